@@ -1,0 +1,1 @@
+"""Findings from curves and profiles: pure functions."""

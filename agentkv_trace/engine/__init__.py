@@ -1,0 +1,1 @@
+"""Miss-ratio engines: numpy arrays in, numpy arrays out."""

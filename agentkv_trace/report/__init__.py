@@ -1,0 +1,1 @@
+"""One frozen result and one renderer per format."""

@@ -1,0 +1,1 @@
+"""What each backend's cache tiers would hold and hit."""

@@ -1,0 +1,1 @@
+"""The trace file: the contract between ingest and everything else."""
