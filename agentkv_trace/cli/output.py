@@ -1,0 +1,60 @@
+"""Where a command's results and words go."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentkv_trace.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def say(words: str, *, quiet: bool = False) -> None:
+    """Print narration to stderr."""
+    if not quiet:
+        print(words, file=sys.stderr)
+
+
+def refuse_overwrite(path: Path | None, *, force: bool) -> None:
+    """Raise InputError before any work if a result could not be written to `path`."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; name a file with -o")
+    if path.exists() and not force:
+        raise InputError(f"{path}: exists already; choose another -o or add --force")
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: no such folder {path.parent}; make it first")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary file beside `path` that takes its place if all goes well."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def emit(text: str, path: Path | None, *, quiet: bool = False) -> None:
+    """Print a result to stdout, or write it to `path` and say so."""
+    if path is None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+    say(f"Wrote {path}", quiet=quiet)

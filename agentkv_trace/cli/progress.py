@@ -1,0 +1,67 @@
+"""A progress bar on stderr for anything that takes longer than a second."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_DELAY_S = 1.0
+
+
+@contextmanager
+def progress(what: str, total_bytes: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """Give a function to report bytes done to; shows nothing unless stderr is a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    bar = _Bar(what, total_bytes)
+    try:
+        yield bar.advance
+    finally:
+        bar.stop()
+
+
+class _Bar:
+    def __init__(self, what: str, total: int) -> None:
+        self._what, self._total = what, total
+        self._start = time.monotonic()
+        self._done = 0
+        self._bar = None
+        self._task = None
+
+    def advance(self, done: int) -> None:
+        self._done += done
+        if self._bar is None and time.monotonic() - self._start > _DELAY_S:
+            self._show()
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self._done)
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(binary_units=True),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._bar.start()
+        self._task = self._bar.add_task(self._what, total=self._total or None)
+
+    def stop(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()

@@ -1,0 +1,61 @@
+"""The table of sources that `ingest` reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from agentkv_trace.notes import Notes
+    from agentkv_trace.trace.call import LoggedCall
+
+
+class Paths(Protocol):
+    """Where a source's logs are and what they look like (its `paths` module)."""
+
+    def roots(self, env: Mapping[str, str]) -> list[Path]:
+        """Return the folders where this agent keeps its logs, existing or not."""
+
+    def find(self, folder: Path) -> list[Path]:
+        """Return the logs below a folder, each session's once."""
+
+    def looks_like(self, path: Path, head: bytes) -> bool:
+        """Tell by its first bytes whether a file is such a log."""
+
+
+class Calls(Protocol):
+    """How a source's logs become calls (its `calls` module)."""
+
+    def read(
+        self,
+        files: Sequence[Path],
+        notes: Notes,
+        on_bytes: Callable[[int], None] | None = None,
+    ) -> Iterator[LoggedCall]:
+        """Yield the calls of all files, each session's in order; one bad file loses no other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One agent's logs: its name on the command line and its package."""
+
+    name: str
+    title: str
+    package: str
+
+    @property
+    def paths(self) -> Paths:
+        """Return the module that finds its logs."""
+        return cast("Paths", import_module(f"{self.package}.paths"))
+
+    @property
+    def calls(self) -> Calls:
+        """Return the module that reads its logs."""
+        return cast("Calls", import_module(f"{self.package}.calls"))
+
+
+SOURCES = (Source("codex", "Codex CLI", "agentkv_trace.ingest.codex"),)

@@ -1,0 +1,310 @@
+"""From an ingester's calls to a trace: sizes heads, cuts chunks, finds bases, sorts rows."""
+
+from __future__ import annotations
+
+import tempfile
+from array import array
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from agentkv_trace.trace.calibrate import Growth, Measured, bytes_per_token, head_tokens
+from agentkv_trace.trace.call import LoggedCall, Node, weakest
+from agentkv_trace.trace.chunks import CHUNK_TOKENS, SEED, extend, filler, keyed
+from agentkv_trace.trace.meta import TraceMeta
+from agentkv_trace.trace.store import COLUMNS, Trace
+from agentkv_trace.trace.tree import link
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SPOOL_BYTES = 64 << 20
+"""Prompt text above this waits in a temporary file until the rate is known."""
+
+_TEXT, _HEAD = -1, -2
+"""In place of an opaque length: text, and a head that usage will size."""
+
+
+@dataclass(slots=True)
+class _Row:
+    """A call with its nodes as numbers."""
+
+    call: LoggedCall
+    index: int
+    prompt: int
+    path: int
+
+
+class TraceBuilder:
+    """Collects calls and makes a trace of them, once; `with` lets go of its spool in any case.
+
+    Memory follows the number of calls, nodes and distinct chunks; prompt text is spooled.
+    """
+
+    def __init__(self) -> None:
+        self._parent = array("q")
+        self._opaque = array("q")
+        self._sizes = array("q")
+        self._visible = array("q")
+        self._hidden = array("q")
+        self._heads: dict[bytes, int] = {}
+        self._head_of = array("q")
+        self._spool = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115
+        self._rows: list[_Row] = []
+        self._last: dict[str, _Row] = {}
+        self._growths: list[Growth] = []
+
+    def __enter__(self) -> TraceBuilder:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._spool.close()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, call: LoggedCall) -> None:
+        """Take one call; the calls of a session come in their order."""
+        row = _Row(call, 0, self._take(call.prompt), self._take(call.path))
+        before = self._last.get(call.session)
+        if before is not None:
+            row.index = before.index + 1
+            # A log's clock may jump; within a session it must not run backwards.
+            call.start_us = max(call.start_us, before.call.start_us)
+            self._grow(before, row)
+        call.end_us = max(call.end_us, call.start_us)
+        # What is kept of a call must not keep its nodes alive.
+        call.prompt = call.path = _GONE
+        self._last[call.session] = row
+        self._rows.append(row)
+
+    def finish(
+        self,
+        sources: dict[str, Any],
+        *,
+        fixed_bytes_per_token: float | None = None,
+        salt: bytes | None = None,
+    ) -> Trace:
+        """Return the trace of all calls taken, tokenised by `bytes`.
+
+        `fixed_bytes_per_token` replaces the rate fitted to the logged usage; with `salt`,
+        keys tell nothing to those who do not have it.
+        """
+        measured = list(self._measured())
+        rate = fixed_bytes_per_token or bytes_per_token(self._growths, measured)
+        chunk_bytes = max(1, round(CHUNK_TOKENS * rate))
+        heads = head_tokens(measured, chunk_bytes / CHUNK_TOKENS)
+        first, keys = self._cut(heads, chunk_bytes)
+        rows = sorted(self._rows, key=lambda r: (r.call.start_us, r.call.session, r.index))
+        ends = np.frombuffer(self._ends(heads, chunk_bytes), np.int64)
+        prompt = np.array([row.prompt for row in rows], np.int64)
+        path = np.array([row.path for row in rows], np.int64)
+        known, known_chunks, offsets, own = self._paths(path, ends // chunk_bytes, first, keys)
+        base, base_chunks = link(known, known_chunks, offsets, own)
+        path_chunks = (ends[path] // chunk_bytes).astype(np.int32)
+        new_offsets, new = _new_chunks(known_chunks, offsets, own, base_chunks)
+        if salt is not None:
+            new = np.array(keyed(new.tolist(), salt), np.uint64)
+        table = _table(
+            rows,
+            prompt_tokens=ends[prompt] * CHUNK_TOKENS // chunk_bytes,
+            path_tokens=ends[path] * CHUNK_TOKENS // chunk_bytes,
+            hidden=np.array([heads.get(self._head_of[r.prompt], 0) > 0 for r in rows]),
+            base=base,
+            base_chunks=base_chunks,
+            path_chunks=path_chunks,
+        )
+        meta = TraceMeta(
+            CHUNK_TOKENS,
+            {"name": "bytes", "bytes_per_chunk": chunk_bytes},
+            salted=salt is not None,
+            sources=sources,
+        )
+        return Trace(table, meta, keys=(new_offsets, new))
+
+    def _take(self, node: Node) -> int:
+        """Store a node and those before it, once each; return its number."""
+        fresh = []
+        at: Node | None = node
+        while at is not None and at.index < 0:
+            fresh.append(at)
+            at = at.parent
+        for each in reversed(fresh):
+            each.index = self._store(each)
+            each.content = b""
+        return node.index
+
+    def _store(self, node: Node) -> int:
+        parent = node.parent
+        if parent is None:
+            return self._store_head(node.content)
+        at = parent.index
+        opaque = _TEXT if node.tokens is None else node.tokens
+        self._parent.append(at)
+        self._opaque.append(opaque)
+        self._sizes.append(len(node.content))
+        self._spool.write(node.content)
+        self._visible.append(self._visible[at] + (len(node.content) if opaque == _TEXT else 0))
+        self._hidden.append(self._hidden[at] + max(opaque, 0))
+        self._head_of.append(self._head_of[at])
+        return len(self._parent) - 1
+
+    def _store_head(self, key: bytes) -> int:
+        number = self._heads.get(key)
+        if number is None:
+            number = self._heads[key] = len(self._parent)
+            self._parent.append(-1)
+            self._opaque.append(_HEAD)
+            self._sizes.append(len(key))
+            self._spool.write(key)
+            self._visible.append(0)
+            self._hidden.append(0)
+            self._head_of.append(number)
+        return number
+
+    def _grow(self, before: _Row, row: _Row) -> None:
+        """Note what a call adds to the one before it, if it only adds."""
+        earlier, later = before.call.logged_prompt_tokens, row.call.logged_prompt_tokens
+        if earlier is None or later is None or not self._descends(row.prompt, before.prompt):
+            return
+        self._growths.append(
+            Growth(
+                self._visible[row.prompt] - self._visible[before.prompt],
+                later - earlier - (self._hidden[row.prompt] - self._hidden[before.prompt]),
+            )
+        )
+
+    def _descends(self, node: int, ancestor: int) -> bool:
+        # A node's number is above its parent's.
+        while node > ancestor:
+            node = self._parent[node]
+        return node == ancestor
+
+    def _measured(self) -> Iterator[Measured]:
+        for row in self._rows:
+            logged = row.call.logged_prompt_tokens
+            if logged is not None and row.call.usage_source == "logged":
+                at = row.prompt
+                yield Measured(self._head_of[at], self._visible[at], logged - self._hidden[at])
+
+    def _length(self, node: int, heads: dict[int, int], chunk_bytes: int) -> int:
+        """Return the bytes that a node takes in its prompt's stream."""
+        opaque = self._opaque[node]
+        if opaque == _TEXT:
+            return self._sizes[node]
+        tokens = heads.get(node, 0) if opaque == _HEAD else opaque
+        return round(tokens * chunk_bytes / CHUNK_TOKENS)
+
+    def _ends(self, heads: dict[int, int], chunk_bytes: int) -> array[int]:
+        """Return where in its prompt's stream each node ends, in bytes."""
+        ends = array("q")
+        for node, parent in enumerate(self._parent):
+            before = ends[parent] if parent >= 0 else 0
+            ends.append(before + self._length(node, heads, chunk_bytes))
+        return ends
+
+    def _cut(self, heads: dict[int, int], chunk_bytes: int) -> tuple[array[int], array[int]]:
+        """Return the keys of chunks by the node they end in: keys[first[n]:first[n+1]]."""
+        first, keys = array("q", [0]), array("Q")
+        state: list[tuple[int, bytes]] = []
+        self._spool.seek(0)
+        for node, parent in enumerate(self._parent):
+            key, tail = state[parent] if parent >= 0 else (SEED, b"")
+            data = self._spool.read(self._sizes[node])
+            if self._opaque[node] != _TEXT:
+                data = filler(data, self._length(node, heads, chunk_bytes))
+            new, tail = extend(key, tail, data, chunk_bytes)
+            keys.extend(new)
+            first.append(len(keys))
+            state.append((new[-1] if new else key, tail))
+        self._spool.close()
+        return first, keys
+
+    def _paths(self, path: Any, chunks: Any, first: array[int], keys: array[int]) -> Any:
+        """Split each path, in row order, into what an earlier row stored and its other keys."""
+        row_of = array("q", [-1]) * len(self._parent)
+        known, known_chunks, offsets, own = array("i"), array("i"), array("q", [0]), array("Q")
+        for row, leaf in enumerate(path.tolist()):
+            fresh, at = [], leaf
+            while at >= 0 and row_of[at] < 0:
+                fresh.append(at)
+                at = self._parent[at]
+            earlier = int(chunks[at]) if at >= 0 else 0
+            known.append(row_of[at] if earlier else -1)
+            known_chunks.append(earlier)
+            for node in reversed(fresh):
+                row_of[node] = row
+                own.extend(keys[first[node] : first[node + 1]])
+            offsets.append(len(own))
+        return (
+            np.frombuffer(known, np.int32),
+            np.frombuffer(known_chunks, np.int32),
+            np.frombuffer(offsets, np.int64),
+            np.frombuffer(own, np.uint64) if own else np.empty(0, np.uint64),
+        )
+
+
+_GONE = Node(None, b"", None)
+
+
+def _new_chunks(known_chunks: Any, offsets: Any, own: Any, base_chunks: Any) -> tuple[Any, Any]:
+    """Leave of each row's own keys those behind its base."""
+    shared = base_chunks.astype(np.int64) - known_chunks
+    counts = np.diff(offsets) - shared
+    new_offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    take = np.arange(new_offsets[-1]) + np.repeat(offsets[:-1] + shared - new_offsets[:-1], counts)
+    return new_offsets, own[take]
+
+
+def _table(
+    rows: list[_Row],
+    *,
+    prompt_tokens: Any,
+    path_tokens: Any,
+    hidden: Any,
+    base: Any,
+    base_chunks: Any,
+    path_chunks: Any,
+) -> pa.Table:
+    calls = [row.call for row in rows]
+    measured = (path_tokens - prompt_tokens).tolist()
+    fidelity = [
+        weakest(call.fidelity, "head_estimated") if estimated else call.fidelity
+        for call, estimated in zip(calls, hidden.tolist(), strict=True)
+    ]
+    cached = [
+        None
+        if call.logged_cached_tokens is None or call.logged_prompt_tokens is None
+        else min(call.logged_cached_tokens, call.logged_prompt_tokens)
+        for call in calls
+    ]
+    columns = {
+        "call": np.arange(len(calls), dtype=np.int32),
+        "session": [call.session for call in calls],
+        "parent_session": [call.parent_session for call in calls],
+        "agent": [call.agent for call in calls],
+        "model": [call.model for call in calls],
+        "source": [call.source for call in calls],
+        "index": [row.index for row in rows],
+        "t_start_us": [call.start_us for call in calls],
+        "t_end_us": [call.end_us for call in calls],
+        "time_source": [call.time_source for call in calls],
+        "prompt_tokens": prompt_tokens,
+        "output_tokens": [
+            size if call.output_tokens is None else call.output_tokens
+            for call, size in zip(calls, measured, strict=True)
+        ],
+        "logged_prompt_tokens": [call.logged_prompt_tokens for call in calls],
+        "logged_cached_tokens": cached,
+        "usage_source": [call.usage_source for call in calls],
+        "base": base,
+        "base_chunks": base_chunks,
+        "prompt_chunks": (prompt_tokens // CHUNK_TOKENS).astype(np.int32),
+        "path_chunks": path_chunks,
+        "kind": [call.kind for call in calls],
+        "fidelity": fidelity,
+    }
+    arrays = [pa.array(columns[field.name]).cast(field.type) for field in COLUMNS]
+    return pa.table(arrays, schema=COLUMNS)

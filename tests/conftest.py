@@ -1,0 +1,23 @@
+"""Fixtures shared by all tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+REPO = Path(__file__).parents[1]
+SHARED = REPO.parent / "shared"
+
+# Kernels compile on first use, which is no fault of the example at hand.
+settings.register_profile("default", deadline=None, derandomize=True)
+settings.load_profile("default")
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Return the folder of captures and golden data, or skip."""
+    if not SHARED.is_dir():
+        pytest.skip("needs the captures and golden data in ../shared, which are not in this repo")
+    return SHARED
