@@ -6,47 +6,49 @@ UV := $(shell command -v uv 2>/dev/null)
 
 ifdef UV
   MAKE_VENV = $(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
-  INSTALL = $(UV) pip install --quiet --python $(BIN)/python
+  INSTALL = $(UV) pip install --quiet --python $(BIN)/python --constraint requirements.lock
 else
   MAKE_VENV = $(PYTHON) -m venv $(VENV)
-  INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+  INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
 endif
 
-.PHONY: demo test lint docs bench clean
+MODEL = qwen3-8b
+GPUS = --gpu rtx3090 --gpu h20 --gpu h800
+
+.PHONY: help demo test lint docs bench clean
 .DEFAULT_GOAL := help
 
-help: ## show the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+help: ## show these targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.run ## ingest the sample traces, print their curve and a recommendation
 	@mkdir -p demo
 	$(BIN)/agentkv-trace ingest sample_traces/codex -o demo/trace.parquet --force
 	$(BIN)/agentkv-trace mrc demo/trace.parquet --plot
-	$(BIN)/agentkv-trace report demo/trace.parquet --model qwen3-coder-30b-a3b --gpu rtx3090 --gpu h20 --gpu h800 --tp 8
+	$(BIN)/agentkv-trace report demo/trace.parquet --model $(MODEL) $(GPUS)
 
 test: $(VENV)/.dev ## run the tests
 	$(BIN)/python -m pytest
 
-lint: $(VENV)/.dev ## check style, types and docs
+lint: $(VENV)/.dev ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m docs_check
+
+docs: $(VENV)/.dev ## write the generated parts of README.md
+	$(BIN)/python tests/docs.py
 
 bench: $(VENV)/.dev ## measure speed and memory
-	$(BIN)/python -m pytest tests/benchmarks --benchmark-only -s
+	$(BIN)/python -m pytest tests/benchmarks --benchmark-only
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) demo .mypy_cache .pytest_cache .ruff_cache
 
-# What users run: the locked versions of the run-time dependencies.
 $(VENV)/.run: pyproject.toml requirements.lock
 	$(MAKE_VENV)
-	$(INSTALL) -r requirements.lock -e .
+	$(INSTALL) -e .
 	@touch $@
 
-# What developers run: with the test and lint tools.
-$(VENV)/.dev: pyproject.toml requirements-dev.lock
-	$(MAKE_VENV)
-	$(INSTALL) -r requirements-dev.lock -e .
+$(VENV)/.dev: $(VENV)/.run
+	$(INSTALL) -e '.[dev]'
 	@touch $@

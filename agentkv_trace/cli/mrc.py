@@ -48,7 +48,7 @@ def mrc(
       agentkv-trace mrc trace.parquet --capacity 4096chunks,2Mtok
       agentkv-trace mrc trace.parquet --model qwen3-8b --capacity 40GiB --format json
     """
-    from agentkv_trace.cli.output import emit, refuse_overwrite
+    from agentkv_trace.cli.output import emit, refuse_overwrite, speaks_utf8, terminal_width
     from agentkv_trace.report import mrc as render
 
     refuse_overwrite(output, force=force)
@@ -75,7 +75,8 @@ def mrc(
     if output_format is Format.table:
         text = render.to_table(result)
         if plot:
-            text += "\n" + _drawing(result)
+            drawn = render.to_plot(result, width=terminal_width(), unicode=speaks_utf8())
+            text += "\n" + drawn
     else:
         text = {
             Format.json: render.to_json,
@@ -89,13 +90,13 @@ def _shown(curve: MissRatioCurve, limit: int) -> tuple[int, ...]:
     return tuple(int(point) for point in curve.points(limit))
 
 
-def _kv_bytes(model: str | None, given: float | None) -> tuple[str | None, float | None]:
+def _kv_bytes(model: str | None, given: int | None) -> tuple[str | None, int | None]:
     """Return the name and the KV bytes per token of the model that turns tokens into bytes."""
     from agentkv_trace.errors import InputError
 
     if given is not None:
-        if not 0 < given < 1e9:
-            raise InputError("--kv-bytes-per-token: must be above 0")
+        if given < 1:
+            raise InputError(f"--kv-bytes-per-token {given}: must be at least 1")
         return model or "given", given
     if model is None:
         return None, None
@@ -104,13 +105,3 @@ def _kv_bytes(model: str | None, given: float | None) -> tuple[str | None, float
 
     profile = find_model(model)
     return profile.id, kv_bytes_per_token(profile)
-
-
-def _drawing(result):  # type: ignore[no-untyped-def]
-    import shutil
-    import sys
-
-    from agentkv_trace.report.mrc import to_plot
-
-    encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
-    return to_plot(result, width=shutil.get_terminal_size().columns, unicode=encoding == "utf8")

@@ -18,10 +18,8 @@ ModelOption = Annotated[
     str | None, typer.Option("--model", "-m", help="Model profile; a unique prefix is enough.")
 ]
 KvBytesOption = Annotated[
-    float | None,
-    typer.Option(
-        "--kv-bytes-per-token", help="KV bytes per token, over all ranks, of any other model."
-    ),
+    int | None,
+    typer.Option("--kv-bytes-per-token", help="KV bytes per token and rank, of any other model."),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from contextlib import contextmanager
@@ -58,3 +59,21 @@ def emit(text: str, path: Path | None, *, quiet: bool = False) -> None:
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
     say(f"Wrote {path}", quiet=quiet)
+
+
+def terminal_width(default: int = 80) -> int:
+    """Return the columns of the terminal that shows stdout."""
+    return shutil.get_terminal_size((default, 24)).columns
+
+
+def color_wanted() -> bool:
+    """Tell whether stdout is a terminal whose user has not turned colour off."""
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    dumb = os.environ.get("TERM") == "dumb"
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and not dumb
+
+
+def speaks_utf8() -> bool:
+    """Tell whether stdout can carry braille and box characters."""
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from rich.progress import Progress
+
 _DELAY_S = 1.0
 
 
@@ -31,37 +33,38 @@ class _Bar:
         self._what, self._total = what, total
         self._start = time.monotonic()
         self._done = 0
-        self._bar = None
-        self._task = None
+        self._bar: Progress | None = None
 
     def advance(self, done: int) -> None:
         self._done += done
         if self._bar is None and time.monotonic() - self._start > _DELAY_S:
-            self._show()
+            self._bar = _rich_bar(self._what, self._total)
         if self._bar is not None:
-            self._bar.update(self._task, completed=self._done)
-
-    def _show(self) -> None:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(binary_units=True),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self._bar.start()
-        self._task = self._bar.add_task(self._what, total=self._total or None)
+            self._bar.update(self._bar.task_ids[0], completed=self._done)
 
     def stop(self) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+
+def _rich_bar(what: str, total: int) -> Progress:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    bar.add_task(what, total=total or None)
+    bar.start()
+    return bar
