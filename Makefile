@@ -12,7 +12,7 @@ else
   INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
 endif
 
-MODEL = qwen3-8b
+MODEL = qwen3-4b
 GPUS = --gpu rtx3090 --gpu h20 --gpu h800
 
 .PHONY: help demo test lint docs bench clean

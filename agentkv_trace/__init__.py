@@ -14,10 +14,11 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "MissRatioCurve": "agentkv_trace.engine.curve",
     "Trace": "agentkv_trace.trace.store",
+    "miss_ratio_curve": "agentkv_trace.engine.mrc",
     "read_trace": "agentkv_trace.trace.store",
 }
 
-__all__ = ["MissRatioCurve", "Trace", "__version__", "read_trace"]
+__all__ = ["MissRatioCurve", "Trace", "__version__", "miss_ratio_curve", "read_trace"]
 
 
 def __getattr__(name: str) -> Any:

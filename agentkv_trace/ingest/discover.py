@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentkv_trace.errors import InputError
-from agentkv_trace.ingest.reading import head
+from agentkv_trace.ingest.reading import chunks
 from agentkv_trace.ingest.registry import SOURCES, Source
+from agentkv_trace.notes import Notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -56,14 +57,14 @@ def _split(name: str) -> tuple[Source | None, str]:
 def _add_path(found: Found, path: Path, wanted: Source | None) -> None:
     sources = SOURCES if wanted is None else (wanted,)
     if path.is_dir():
-        before = sum(map(len, found.values()))
-        for source in sources:
-            _add(found, source, source.paths.find(path))
-        if sum(map(len, found.values())) == before:
+        logs = {source: source.paths.find(path) for source in sources}
+        for source, paths in logs.items():
+            _add(found, source, paths)
+        if not any(logs.values()):
             known = ", ".join(source.title for source in sources)
             raise InputError(f"{path}: no logs below this folder (looked for: {known})")
         return
-    start = head(path)
+    start = _head(path)
     if wanted is not None:
         _add(found, wanted, [path])
         return
@@ -88,6 +89,14 @@ def _add(found: Found, source: Source, paths: Iterable[Path]) -> None:
             known.append(path)
     if not known:
         del found[source]
+
+
+def _head(path: Path) -> bytes:
+    """Return the first bytes of a file's content, decompressed."""
+    try:
+        return next(chunks(path, Notes()), b"")
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
 
 
 def _shape(start: bytes) -> str:

@@ -22,7 +22,7 @@ TABLE_ROWS = 20
 
 _LEGEND = (
     "miss ratio: missed / all references to full prompt chunks\n"
-    "prefix hits: hit tokens / prompt tokens, partial tails missed"
+    "prefix hits: hit / all prompt tokens, partial tails missed"
 )
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from agentkv_trace.trace.calibrate import Growth, Measured, bytes_per_token, head_tokens
+from agentkv_trace.trace.calibrate import Growth, Measured, Rates, fit, head_tokens
 from agentkv_trace.trace.call import LoggedCall, Node, weakest
 from agentkv_trace.trace.chunks import CHUNK_TOKENS, SEED, extend, filler, keyed
 from agentkv_trace.trace.meta import TraceMeta
 from agentkv_trace.trace.store import COLUMNS, Trace
-from agentkv_trace.trace.tree import link
+from agentkv_trace.trace.tree import link, new_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,9 @@ class TraceBuilder:
         self._opaque = array("q")
         self._sizes = array("q")
         self._visible = array("q")
-        self._hidden = array("q")
+        self._fixed = array("q")
+        self._reasoning = array("q")
+        self._fitted = bytearray()
         self._heads: dict[bytes, int] = {}
         self._head_of = array("q")
         self._spool = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115
@@ -93,32 +95,38 @@ class TraceBuilder:
         keys tell nothing to those who do not have it.
         """
         measured = list(self._measured())
-        rate = fixed_bytes_per_token or bytes_per_token(self._growths, measured)
-        chunk_bytes = max(1, round(CHUNK_TOKENS * rate))
-        heads = head_tokens(measured, chunk_bytes / CHUNK_TOKENS)
-        first, keys = self._cut(heads, chunk_bytes)
+        rates = fit(self._growths, measured, fixed_bytes_per_token=fixed_bytes_per_token)
+        chunk_bytes = max(1, round(CHUNK_TOKENS * rates.bytes_per_token))
+        rates = Rates(chunk_bytes / CHUNK_TOKENS, rates.reasoning_scale)
+        heads = head_tokens(measured, rates)
+        lengths = self._lengths(heads, rates)
+        first, keys = self._cut(lengths, chunk_bytes)
         rows = sorted(self._rows, key=lambda r: (r.call.start_us, r.call.session, r.index))
-        ends = np.frombuffer(self._ends(heads, chunk_bytes), np.int64)
+        ends = np.frombuffer(self._ends(lengths), np.int64)
         prompt = np.array([row.prompt for row in rows], np.int64)
         path = np.array([row.path for row in rows], np.int64)
         known, known_chunks, offsets, own = self._paths(path, ends // chunk_bytes, first, keys)
         base, base_chunks = link(known, known_chunks, offsets, own)
         path_chunks = (ends[path] // chunk_bytes).astype(np.int32)
-        new_offsets, new = _new_chunks(known_chunks, offsets, own, base_chunks)
+        new_offsets, new = new_keys(known_chunks, offsets, own, base_chunks)
         if salt is not None:
             new = np.array(keyed(new.tolist(), salt), np.uint64)
         table = _table(
             rows,
             prompt_tokens=ends[prompt] * CHUNK_TOKENS // chunk_bytes,
             path_tokens=ends[path] * CHUNK_TOKENS // chunk_bytes,
-            hidden=np.array([heads.get(self._head_of[r.prompt], 0) > 0 for r in rows]),
+            hidden=np.array([lengths[self._head_of[row.prompt]] > 0 for row in rows]),
             base=base,
             base_chunks=base_chunks,
             path_chunks=path_chunks,
         )
         meta = TraceMeta(
             CHUNK_TOKENS,
-            {"name": "bytes", "bytes_per_chunk": chunk_bytes},
+            {
+                "name": "bytes",
+                "bytes_per_chunk": chunk_bytes,
+                "reasoning_scale": round(rates.reasoning_scale, 3),
+            },
             salted=salt is not None,
             sources=sources,
         )
@@ -146,8 +154,10 @@ class TraceBuilder:
         self._opaque.append(opaque)
         self._sizes.append(len(node.content))
         self._spool.write(node.content)
+        self._fitted.append(node.fitted)
         self._visible.append(self._visible[at] + (len(node.content) if opaque == _TEXT else 0))
-        self._hidden.append(self._hidden[at] + max(opaque, 0))
+        self._fixed.append(self._fixed[at] + (0 if node.fitted else max(opaque, 0)))
+        self._reasoning.append(self._reasoning[at] + (opaque if node.fitted else 0))
         self._head_of.append(self._head_of[at])
         return len(self._parent) - 1
 
@@ -159,8 +169,10 @@ class TraceBuilder:
             self._opaque.append(_HEAD)
             self._sizes.append(len(key))
             self._spool.write(key)
+            self._fitted.append(False)
             self._visible.append(0)
-            self._hidden.append(0)
+            self._fixed.append(0)
+            self._reasoning.append(0)
             self._head_of.append(number)
         return number
 
@@ -172,7 +184,8 @@ class TraceBuilder:
         self._growths.append(
             Growth(
                 self._visible[row.prompt] - self._visible[before.prompt],
-                later - earlier - (self._hidden[row.prompt] - self._hidden[before.prompt]),
+                later - earlier - (self._fixed[row.prompt] - self._fixed[before.prompt]),
+                self._reasoning[row.prompt] - self._reasoning[before.prompt],
             )
         )
 
@@ -187,25 +200,34 @@ class TraceBuilder:
             logged = row.call.logged_prompt_tokens
             if logged is not None and row.call.usage_source == "logged":
                 at = row.prompt
-                yield Measured(self._head_of[at], self._visible[at], logged - self._hidden[at])
+                yield Measured(
+                    self._head_of[at],
+                    self._visible[at],
+                    logged - self._fixed[at],
+                    self._reasoning[at],
+                )
 
-    def _length(self, node: int, heads: dict[int, int], chunk_bytes: int) -> int:
-        """Return the bytes that a node takes in its prompt's stream."""
-        opaque = self._opaque[node]
-        if opaque == _TEXT:
-            return self._sizes[node]
-        tokens = heads.get(node, 0) if opaque == _HEAD else opaque
-        return round(tokens * chunk_bytes / CHUNK_TOKENS)
+    def _lengths(self, heads: dict[int, int], rates: Rates) -> array[int]:
+        """Return the bytes that each node takes in its prompt's stream."""
+        lengths = array("q")
+        for node, opaque in enumerate(self._opaque):
+            if opaque == _TEXT:
+                lengths.append(self._sizes[node])
+                continue
+            tokens: float = heads.get(node, 0) if opaque == _HEAD else opaque
+            if self._fitted[node]:
+                tokens *= rates.reasoning_scale
+            lengths.append(round(tokens * rates.bytes_per_token))
+        return lengths
 
-    def _ends(self, heads: dict[int, int], chunk_bytes: int) -> array[int]:
+    def _ends(self, lengths: array[int]) -> array[int]:
         """Return where in its prompt's stream each node ends, in bytes."""
         ends = array("q")
-        for node, parent in enumerate(self._parent):
-            before = ends[parent] if parent >= 0 else 0
-            ends.append(before + self._length(node, heads, chunk_bytes))
+        for parent, length in zip(self._parent, lengths, strict=True):
+            ends.append((ends[parent] if parent >= 0 else 0) + length)
         return ends
 
-    def _cut(self, heads: dict[int, int], chunk_bytes: int) -> tuple[array[int], array[int]]:
+    def _cut(self, lengths: array[int], chunk_bytes: int) -> tuple[array[int], array[int]]:
         """Return the keys of chunks by the node they end in: keys[first[n]:first[n+1]]."""
         first, keys = array("q", [0]), array("Q")
         state: list[tuple[int, bytes]] = []
@@ -214,7 +236,7 @@ class TraceBuilder:
             key, tail = state[parent] if parent >= 0 else (SEED, b"")
             data = self._spool.read(self._sizes[node])
             if self._opaque[node] != _TEXT:
-                data = filler(data, self._length(node, heads, chunk_bytes))
+                data = filler(data, lengths[node])
             new, tail = extend(key, tail, data, chunk_bytes)
             keys.extend(new)
             first.append(len(keys))
@@ -247,15 +269,6 @@ class TraceBuilder:
 
 
 _GONE = Node(None, b"", None)
-
-
-def _new_chunks(known_chunks: Any, offsets: Any, own: Any, base_chunks: Any) -> tuple[Any, Any]:
-    """Leave of each row's own keys those behind its base."""
-    shared = base_chunks.astype(np.int64) - known_chunks
-    counts = np.diff(offsets) - shared
-    new_offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    take = np.arange(new_offsets[-1]) + np.repeat(offsets[:-1] + shared - new_offsets[:-1], counts)
-    return new_offsets, own[take]
 
 
 def _table(

@@ -27,24 +27,29 @@ class Node:
     """One piece of a prompt; a prompt is the chain of pieces from the head to it.
 
     Ingesters extend prompts by making children, so that a call costs only what it adds
-    and a rewound prompt simply goes on from an earlier node. Three kinds:
+    and a rewound prompt simply goes on from an earlier node. Four kinds:
 
     * `Node.head(key)`: text that is in the prompt but in no log (tool schemas, system
       prompt). It is sized from usage and shared by all calls with an equal key.
     * `node.text(data)`: what the model reads, as UTF-8 bytes (an item's JSON without its id).
     * `node.opaque(identity, tokens)`: content of known length whose text is not there or
-      not worth reading (encrypted reasoning, images); equal identities are equal content.
+      not worth reading (images); equal identities are equal content.
+    * `node.reasoning(identity, tokens)`: reasoning that is resent unreadable; `tokens` is what
+      usage said when it was made, and how much of that later prompts hold is fitted.
 
     The builder takes the content of a node away once it has stored it, so memory does not
     grow with the log.
     """
 
-    __slots__ = ("content", "index", "parent", "tokens")
+    __slots__ = ("content", "fitted", "index", "parent", "tokens")
 
-    def __init__(self, parent: Node | None, content: bytes, tokens: int | None) -> None:
+    def __init__(
+        self, parent: Node | None, content: bytes, tokens: int | None, *, fitted: bool = False
+    ) -> None:
         self.parent = parent
         self.content = content
         self.tokens = tokens
+        self.fitted = fitted
         self.index = -1
 
     @staticmethod
@@ -59,6 +64,10 @@ class Node:
     def opaque(self, identity: bytes, tokens: int) -> Node:
         """Return the node that follows this one with `tokens` tokens of unseen content."""
         return Node(self, identity, max(tokens, 0))
+
+    def reasoning(self, identity: bytes, tokens: int) -> Node:
+        """Return the node that follows this one with reasoning of `tokens` tokens of usage."""
+        return Node(self, identity, max(tokens, 0), fitted=True)
 
 
 @dataclass(slots=True)

@@ -96,3 +96,17 @@ def link(known: Int32, known_chunks: Int32, offsets: Int64, keys: UInt64) -> tup
         np.zeros(slots, np.uint64),
     )
     return base, base_chunks
+
+
+def new_keys(
+    known_chunks: Int32, offsets: Int64, keys: UInt64, base_chunks: Int32
+) -> tuple[Int64, UInt64]:
+    """Leave of each call's keys, as given to `link`, those behind its base.
+
+    Returns int64[calls+1] offsets and the keys: the trace's `new_chunks`.
+    """
+    shared = base_chunks.astype(np.int64) - known_chunks
+    counts = np.diff(offsets) - shared
+    new_offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    take = np.arange(new_offsets[-1]) + np.repeat(offsets[:-1] + shared - new_offsets[:-1], counts)
+    return new_offsets, keys[take]

@@ -83,7 +83,11 @@ def test_the_rate_comes_from_the_growth_of_usage() -> None:
             call("a", at, number, logged_prompt_tokens=1000 + 200 * number, usage_source="logged")
         )
     built = builder.finish({})
-    assert built.meta.tokenizer == {"name": "bytes", "bytes_per_chunk": 40}
+    assert built.meta.tokenizer == {
+        "name": "bytes",
+        "bytes_per_chunk": 40,
+        "reasoning_scale": 1.0,
+    }
     assert built.array("prompt_tokens").tolist() == [1000 + 200 * n for n in range(5)]
 
 
@@ -137,3 +141,18 @@ def test_many_calls_with_the_same_prompt_cost_no_new_chunk() -> None:
     assert built.new_chunks()[1].size == 100
     assert built.array("base").tolist() == list(range(-1, 49))
     assert built.meta.tokenizer["bytes_per_chunk"] == CHUNK
+
+
+def test_reasoning_takes_the_length_that_growth_shows() -> None:
+    builder = TraceBuilder()
+    at = Node.head("h")
+    logged = 1000
+    for number in range(4):
+        at = at.text(b"x" * 400)
+        builder.add(call("a", at, number, logged_prompt_tokens=logged, usage_source="logged"))
+        logged += 100
+        if number == 1:
+            at, logged = at.reasoning(b"sealed", 20), logged + 60
+    built = builder.finish({})
+    assert built.meta.tokenizer["reasoning_scale"] == 3.0
+    assert built.array("prompt_tokens").tolist() == [1000, 1100, 1260, 1360]

@@ -1,0 +1,133 @@
+"""A report for the terminal: plain words first, then all GPUs side by side."""
+
+from __future__ import annotations
+
+import textwrap
+from io import StringIO
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from agentkv_trace.report import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agentkv_trace.report.model import Report
+    from agentkv_trace.report.rows import Column
+
+MIN_WIDTH = 40
+"""Narrower terminals get lines of this width."""
+
+_GAP = "  "
+_MAX_TITLE_LINES = 3
+_STYLES = {"buy_host_memory": "bold green", "nothing_to_gain": "bold", "does_not_fit": "bold red"}
+
+
+def render(report: Report, *, width: int = 80, color: bool = False) -> str:
+    """Return the report as text for a terminal of `width` columns, with a final newline.
+
+    Wider terminals get more columns of the tables; `color` adds ANSI styles, never the only
+    carrier of a meaning.
+    """
+    width = max(width, MIN_WIDTH)
+    lines: list[Text] = []
+    for finding in report.gpus:
+        name = finding.summary.partition(":")[0]
+        said = _wrapped(finding.summary, width)
+        said[0].stylize(_STYLES[finding.outcome], 0, len(name) + 1)
+        lines += said
+    lines.append(Text())
+    for label, text in rows.facts(report):
+        lines += _wrapped(f"{label}: {text}", width)
+    for table in _fitted(rows.gpu_columns(report), width):
+        lines += [Text(), *_table(table, width)]
+    sizes = rows.size_columns(report)
+    if sizes:
+        lines += [Text(), *_wrapped("Hits by size of host memory (* recommended)", width)]
+        for number, table in enumerate(_fitted(sizes, width)):
+            lines += [*([Text()] if number else []), *_table(table, width)]
+    lines.append(Text())
+    for note in rows.notes(report):
+        lines += _wrapped(f"Mind: {note}", width)
+    for assumption in report.assumptions:
+        lines += _wrapped(f"- {assumption}", width, "dim")
+    return _styled(lines, color)
+
+
+def _styled(lines: Sequence[Text], color: bool) -> str:
+    out = StringIO()
+    console = Console(
+        file=out,
+        # Lines are already broken; a console as wide as the longest leaves them so.
+        width=max(line.cell_len for line in lines) + 1,
+        force_terminal=color,
+        color_system="standard" if color else None,
+        no_color=not color,
+        legacy_windows=False,
+        markup=False,
+        highlight=False,
+        emoji=False,
+    )
+    for line in lines:
+        line.rstrip()
+        console.print(line)
+    return out.getvalue()
+
+
+def _wrapped(text: str, width: int, style: str = "") -> list[Text]:
+    lines = textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False)
+    return [Text(line, style) for line in lines]
+
+
+def _fitted(columns: Sequence[Column], width: int) -> list[list[Column]]:
+    """Return one table that fits, without its least important columns, or else several.
+
+    Further tables repeat the first column.
+    """
+    kept = list(columns)
+    while _width(kept) > width and any(column.rank for column in kept):
+        kept.remove(max(reversed(kept), key=lambda column: column.rank))
+    first, *others = kept
+    tables = [[first]]
+    for column in others:
+        if len(tables[-1]) > 1 and _width([*tables[-1], column]) > width:
+            tables.append([first])
+        tables[-1].append(column)
+    return tables
+
+
+def _width(columns: Sequence[Column], title_lines: int = _MAX_TITLE_LINES) -> int:
+    widths = (_column_width(column, title_lines) for column in columns)
+    return sum(widths) + len(_GAP) * (len(columns) - 1)
+
+
+def _column_width(column: Column, title_lines: int) -> int:
+    """Return the least width for the cells and for a title of at most so many lines."""
+    width = max(len(text) for text in (*column.cells, *column.title.split()))
+    while len(textwrap.wrap(column.title, width)) > title_lines:
+        width += 1
+    return width
+
+
+def _table(columns: Sequence[Column], width: int) -> list[Text]:
+    for title_lines in range(1, _MAX_TITLE_LINES + 1):
+        if _width(columns, title_lines) <= width:
+            break
+    widths = [_column_width(column, title_lines) for column in columns]
+    titles = [
+        textwrap.wrap(column.title, size) for column, size in zip(columns, widths, strict=True)
+    ]
+    height = max(len(title) for title in titles)
+    head = zip(*([""] * (height - len(title)) + title for title in titles), strict=True)
+    body = zip(*(column.cells for column in columns), strict=True)
+    lines = [Text(_line(columns, widths, cells), "bold") for cells in head]
+    return lines + [Text(_line(columns, widths, cells)) for cells in body]
+
+
+def _line(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str]) -> str:
+    return _GAP.join(
+        cell.rjust(width) if column.numeric else cell.ljust(width)
+        for column, width, cell in zip(columns, widths, cells, strict=True)
+    )

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from agentkv_trace.cli.app import main
+from agentkv_trace.trace.store import read_trace
+from conftest import REPO
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SAMPLES = REPO / "sample_traces" / "codex"
+LOG = min(SAMPLES.rglob("*.jsonl"), key=lambda path: path.stat().st_size)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "trace.parquet"
+
+
+def zstd(data: bytes) -> bytes:
+    return pa.compress(data, codec="zstd", asbytes=True)
+
+
+def test_the_samples_become_a_trace(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ingest", str(SAMPLES), "-o", str(out), "--verify"]) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.endswith(f"Wrote {out}. Next: agentkv-trace mrc {out}\n")
+    assert len(read_trace(out)) == 220
+
+
+def test_the_order_of_names_does_not_matter(tmp_path: Path) -> None:
+    logs = sorted(map(str, SAMPLES.rglob("*.jsonl")))
+    for name, given in (("a", logs), ("b", logs[::-1]), ("c", [*logs, str(SAMPLES)])):
+        assert main(["ingest", *given, "-o", str(tmp_path / name), "-q"]) == 0
+    first, *others = [(tmp_path / name).read_bytes() for name in "abc"]
+    assert all(other == first for other in others)
+
+
+def test_globs_prefixes_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {
+        "glob": f"{LOG.parent}/*{LOG.name[-20:]}",
+        "prefix": f"codex:{LOG}",
+        "stdin": "-",
+        "plain": str(LOG),
+    }
+    rows = {}
+    for case, name in names.items():
+        with LOG.open("rb") as file:
+            monkeypatch.setattr("sys.stdin", type("", (), {"buffer": file}))
+            assert main(["ingest", name, "-o", str(tmp_path / case), "-q"]) == 0
+        rows[case] = read_trace(tmp_path / case).table.to_pydict()
+    assert rows["glob"] == rows["prefix"] == rows["stdin"] == rows["plain"]
+
+
+def test_without_names_the_agents_folders_are_read(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("CODEX_HOME", str(SAMPLES))
+    assert main(["ingest", "-o", str(out), "-q"]) == 0
+    assert len(read_trace(out)) == 220
+
+
+def test_without_logs_it_says_what_to_name(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "none"))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    assert main(["ingest", "-o", str(out)]) == 2
+    assert "no agents' logs on this machine" in capsys.readouterr().err
+
+
+BAD = {
+    "empty.jsonl": (b"", "empty file"),
+    "nul.jsonl": (b"\0" * 4096 + b"\n", "not a log that we know"),
+    "text.jsonl": (b"hello\n", "text that is not JSON"),
+    "other.jsonl": (b'{"a": 1}\n', "JSON of another shape"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_file_is_one_line_and_exit_2(
+    name: str, tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, message = BAD[name]
+    (tmp_path / name).write_bytes(data)
+    assert main(["ingest", str(tmp_path / name), "-o", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"agentkv-trace: {tmp_path / name}: ")
+    assert message in said
+    assert said.count("\n") == 1
+    assert sorted(tmp_path.iterdir()) == [tmp_path / name]
+
+
+def test_a_folder_without_logs(
+    tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ingest", str(tmp_path), "-o", str(out)]) == 2
+    assert f"{tmp_path}: no logs below this folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (b"", None),
+        (b"\0" * 4096 + b"\n", "line of NUL bytes"),
+        (b"\xff\xfe{\n", "damaged line"),
+        (zstd(LOG.read_bytes())[:-1000], "compressed file breaks off"),
+        (b'{"timestamp":"2026-10-05T08:00:14.603Z","type":"session_me\n', "damaged line"),
+    ],
+    ids=["empty", "nul", "utf8", "zst", "torn"],
+)
+def test_a_good_session_beside_a_bad_one_is_read(
+    bad: bytes, reason: str | None, tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = tmp_path / "sessions"
+    logs.mkdir()
+    shutil.copy(LOG, logs)
+    alone = tmp_path / "alone.parquet"
+    assert main(["ingest", str(logs), "-o", str(alone), "-q"]) == 0
+    name = "rollout-2026-10-05T09-00-00-01a10b4a-0000-7000-8000-000000000000.jsonl"
+    (logs / (name + ".zst" * bad.startswith(b"(\xb5"))).write_bytes(bad)
+    assert main(["ingest", str(logs), "-o", str(out)]) == 0
+    assert len(read_trace(out)) >= len(read_trace(alone))
+    said = capsys.readouterr().err
+    assert "2 files" in said
+    if reason:
+        assert f"skipped: 1 x {reason} ({logs / name}" in said
+        skipped = json.loads(pl.read_parquet_metadata(out)["agentkv_trace"])["sources"]["codex"]
+        assert skipped["skipped"] == {reason: 1}
+        assert main(["ingest", str(logs), "-o", str(out), "--strict", "--force"]) == 2
+        assert reason in capsys.readouterr().err
+
+
+def test_a_very_long_line_is_skipped_without_being_held(
+    tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / LOG.name
+    head, rest = LOG.read_bytes().split(b"\n", 1)
+    with log.open("wb") as file:
+        file.write(head + b"\n")
+        # A hole in the file: 200 MiB that take no disk.
+        file.seek(200 << 20, 1)
+        file.write(b"x\n" + rest)
+    assert main(["ingest", str(log), "-o", str(out)]) == 0
+    assert f"skipped: 1 x line too long ({log}:2)" in capsys.readouterr().err
+    assert main(["ingest", str(LOG), "-o", str(tmp_path / "whole"), "-q"]) == 0
+    assert read_trace(out).table.to_pydict() == read_trace(tmp_path / "whole").table.to_pydict()
+
+
+def test_nothing_but_a_very_long_line(
+    tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "rollout-x.jsonl"
+    with log.open("wb") as file:
+        file.write(
+            b'{"timestamp":"2026-10-05T08:00:14.603Z","type":"session_meta","payload":{"id":"'
+        )
+        file.seek(200 << 20, 1)
+        file.write(b'"}}\n')
+    assert main(["ingest", str(log), "-o", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert "line too long" in said
+    assert said.count("\n") == 1
+    assert not out.exists()
+
+
+def test_a_salted_trace_has_other_keys_and_the_same_curve(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    curves, keys = [], []
+    for number, salt in enumerate([[], ["--salt", "secret"]]):
+        out = tmp_path / f"{number}.parquet"
+        assert main(["ingest", str(LOG), *salt, "-o", str(out), "-q"]) == 0
+        assert main(["mrc", str(out), "--format", "json"]) == 0
+        curves.append(capsys.readouterr().out)
+        keys.append(set(read_trace(out).new_chunks()[1].tolist()))
+    assert curves[0] == curves[1]
+    assert keys[0].isdisjoint(keys[1])
+
+
+def test_no_word_of_a_prompt_is_in_the_trace(out: Path) -> None:
+    assert main(["ingest", str(LOG), "-o", str(out), "-q"]) == 0
+    words = {w for line in LOG.read_text().split("\n") for w in line.split() if len(w) > 12}
+    stored = out.read_bytes().decode("latin-1")
+    assert len(words) > 100
+    assert not [word for word in words if word in stored]
