@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentkv_trace import __version__
-from agentkv_trace.cli import ingest, mrc, report, warmup
+from agentkv_trace.cli import export, ingest, mrc, report, warmup
 from agentkv_trace.cli.output import say
 from agentkv_trace.errors import AgentKVError
 
@@ -20,6 +20,7 @@ VERBS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("ingest", ingest.ingest),
     ("mrc", mrc.mrc),
     ("report", report.report),
+    ("export", export.export),
     ("warmup", warmup.warmup),
 )
 

@@ -7,11 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agentkv_trace.cli.options import (
+    AgentOption,
+    ForceOption,
+    QuietOption,
+    SessionOption,
+    SinceOption,
+    UntilOption,
+)
+
 if TYPE_CHECKING:
-    from agentkv_trace.ingest.discover import Found
+    from collections.abc import Iterator
+
+    from agentkv_trace.ingest.run import Ingested, Options
     from agentkv_trace.notes import Notes
-    from agentkv_trace.trace.build import TraceBuilder
-    from agentkv_trace.trace.store import Trace
+    from agentkv_trace.trace.select import Filter
 
 
 def ingest(
@@ -19,16 +29,27 @@ def ingest(
         list[str] | None,
         typer.Argument(
             metavar="[SOURCE]...",
-            help="Log file, folder, glob, - for standard input, or FORMAT:PATH. "
+            help="Log, trace, folder, glob, - for standard input, or FORMAT:PATH. "
             "None: the agents' own folders on this machine.",
         ),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Trace file to write.")] = Path(
         "trace.parquet"
     ),
+    since: SinceOption = None,
+    until: UntilOption = None,
+    session: SessionOption = None,
+    agent: AgentOption = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", "--logged-model", help="Only this model's calls, likewise."),
+    ] = None,
     bytes_per_token: Annotated[
         float | None,
         typer.Option(help="Fix the bytes per token instead of fitting them to logged usage."),
+    ] = None,
+    chunk_tokens: Annotated[
+        int | None, typer.Option(help="Chunk size in tokens; 16 for logs, else the trace's own.")
     ] = None,
     salt: Annotated[
         str | None,
@@ -36,80 +57,69 @@ def ingest(
     ] = None,
     strict: Annotated[bool, typer.Option(help="Fail on anything that would be skipped.")] = False,
     verify: Annotated[bool, typer.Option(help="Read the trace back and check every row.")] = False,
-    force: Annotated[bool, typer.Option(help="Overwrite the output file.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Turn agents' logs into a trace file.
 
+    Traces of other tools and of our own are sources too, so machines can be merged.
+
     Examples:
       agentkv-trace ingest -o trace.parquet
-      agentkv-trace ingest ~/.codex/sessions/2026 -o trace.parquet
-      agentkv-trace ingest codex:rollout.jsonl --salt "$SECRET" -o shared.parquet
+      agentkv-trace ingest ~/.codex/sessions/2026 --since 7d -o week.parquet
+      agentkv-trace ingest one.parquet two.parquet -o all.parquet
+      agentkv-trace ingest mooncake:conversation.jsonl -o mooncake.parquet
     """
+    from agentkv_trace.cli.options import call_filter
     from agentkv_trace.cli.output import refuse_overwrite, replacing, say
     from agentkv_trace.errors import InputError
 
     refuse_overwrite(output, force=force)
     if bytes_per_token is not None and not 0.25 <= bytes_per_token <= 64:
         raise InputError("--bytes-per-token: must be between 0.25 and 64")
-    trace, notes = read_logs(
-        sources or [], bytes_per_token=bytes_per_token, salt=salt, strict=strict, quiet=quiet
+    if chunk_tokens is not None and chunk_tokens < 1:
+        raise InputError("--chunk-tokens: must be at least 1")
+    from agentkv_trace.ingest.run import Options
+
+    done = read_sources(
+        sources or [],
+        Options(bytes_per_token, chunk_tokens, salt.encode() if salt else None, strict),
+        call_filter(since, until, session, agent, model),
+        quiet=quiet,
     )
     from agentkv_trace.trace.store import read_trace, write_trace
 
     with replacing(output) as temporary:
-        write_trace(trace, temporary)
+        write_trace(done.trace, temporary)
         if verify:
             read_trace(temporary).new_chunks()
     if not quiet:
-        say(summary(trace, notes))
+        say(summary(done))
         say(f"Wrote {output}. Next: agentkv-trace mrc {output}")
 
 
-def read_logs(
-    names: list[str],
-    *,
-    bytes_per_token: float | None = None,
-    salt: str | None = None,
-    strict: bool = False,
-    quiet: bool = False,
-) -> tuple[Trace, dict[str, Notes]]:
-    """Read all logs behind some names (none: the default folders) into one trace.
+def read_sources(
+    names: list[str], options: Options, only: Filter | None, *, quiet: bool
+) -> Ingested:
+    """Read all that is behind some names (none: the default folders) into one trace.
 
     Raises InputError where there is no call in them.
     """
     from tempfile import TemporaryDirectory
 
+    from agentkv_trace.cli.progress import progress
     from agentkv_trace.errors import InputError
     from agentkv_trace.ingest.discover import default_logs, named_logs
-    from agentkv_trace.notes import Notes
-    from agentkv_trace.trace.build import TraceBuilder
+    from agentkv_trace.ingest.run import ingest as run
 
-    with TemporaryDirectory() as folder, TraceBuilder() as builder:
+    with TemporaryDirectory() as folder:
         names = [_standard_input(Path(folder)) if name == "-" else name for name in names]
         found = named_logs(names) if names else default_logs()
-        if not found:
+        if not found.paths():
             raise InputError("no agents' logs on this machine; name a log file or a folder of logs")
-        all_notes = {source.name: Notes(strict=strict) for source in found}
-        _read(found, all_notes, builder, quiet=quiet)
-        if not len(builder):
-            raise InputError(_nothing_found(all_notes))
-        trace = builder.finish(
-            {name: _counts(notes) for name, notes in all_notes.items()},
-            fixed_bytes_per_token=bytes_per_token,
-            salt=salt.encode() if salt else None,
-        )
-    return trace, all_notes
-
-
-def _read(found: Found, all_notes: dict[str, Notes], builder: TraceBuilder, *, quiet: bool) -> None:
-    from agentkv_trace.cli.progress import progress
-
-    total = sum(path.stat().st_size for paths in found.values() for path in paths if path.exists())
-    with progress("Reading logs", total, quiet=quiet) as on_bytes:
-        for source, paths in found.items():
-            for call in source.calls.read(paths, all_notes[source.name], on_bytes):
-                builder.add(call)
+        total = sum(path.stat().st_size for path in found.paths() if path.is_file())
+        with progress("Reading", total, quiet=quiet) as on_bytes:
+            return run(found, options, only, on_bytes)
 
 
 def _standard_input(folder: Path) -> str:
@@ -123,42 +133,31 @@ def _standard_input(folder: Path) -> str:
     return str(path)
 
 
-def _counts(notes: Notes) -> dict[str, object]:
-    return {**dict(sorted(notes.counts.items())), "skipped": dict(sorted(notes.skipped.items()))}
-
-
-def _nothing_found(all_notes: dict[str, Notes]) -> str:
-    reasons = [
-        f"{notes.examples[reason][0]}: {reason}"
-        for notes in all_notes.values()
-        for reason in notes.skipped
-    ]
-    shown = "; ".join(reasons[:3]) or "the logs hold no call to a model"
-    return f"{shown}; nothing was written: name other logs"
-
-
-def summary(trace: Trace, all_notes: dict[str, Notes]) -> str:
+def summary(done: Ingested) -> str:
     """Return what was read, in words."""
-    frame = trace.frame()
+    frame = done.trace.frame()
     lines = []
-    for name, notes in all_notes.items():
-        rows = frame.filter(frame["source"] == name)
+    for name, notes in done.notes.items():
         counts = ", ".join(f"{notes.counts[what]:,} {what}" for what in notes.counts)
         lines.append(f"{name}: {counts or 'nothing'}")
+        rows = frame.filter(frame["source"] == name)
         for column in ("kind", "fidelity"):
             values = rows[column].cast(str).value_counts(sort=True)
-            lines.append(
-                f"  {column}: " + ", ".join(f"{n:,} {word}" for word, n in values.iter_rows())
-            )
-        lines.extend(
-            f"  skipped: {times:,} x {reason} ({', '.join(notes.examples[reason])}"
-            f"{', ...' if times > len(notes.examples[reason]) else ''})"
-            for reason, times in notes.skipped.items()
-        )
-    tokens = int(trace.array("prompt_tokens").sum())
-    size = trace.meta.tokenizer["bytes_per_chunk"] / trace.meta.chunk_tokens
+            words = ", ".join(f"{count:,} {word}" for word, count in values.iter_rows())
+            lines.append(f"  {column}: {words}")
+        lines.extend(f"  skipped: {line}" for line in _skips(notes))
+    tokens = int(done.trace.array("prompt_tokens").sum(dtype="int64"))
+    chunk = done.trace.meta.tokenizer.get("bytes_per_chunk")
+    rate = f" (at {chunk / done.trace.meta.chunk_tokens:.2f} bytes per token)" if chunk else ""
     lines.append(
-        f"{len(trace):,} calls of {frame['session'].n_unique():,} sessions, "
-        f"{tokens:,} prompt tokens (at {size:.2f} bytes per token)"
+        f"{len(frame):,} calls of {frame['session'].n_unique():,} sessions, "
+        f"{tokens:,} prompt tokens{rate}"
     )
     return "\n".join(lines)
+
+
+def _skips(notes: Notes) -> Iterator[str]:
+    for reason, times in notes.skipped.items():
+        places = notes.examples[reason]
+        more = ", ..." if times > len(places) else ""
+        yield f"{times:,} x {reason} ({', '.join(places)}{more})"

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from agentkv_trace.trace.select import Filter
 
 TraceArgument = Annotated[Path, typer.Argument(metavar="TRACE", help="Trace file made by ingest.")]
 OutputOption = Annotated[
@@ -21,6 +24,22 @@ KvBytesOption = Annotated[
     int | None,
     typer.Option("--kv-bytes-per-token", help="KV bytes per token and rank, of any other model."),
 ]
+SinceOption = Annotated[
+    str | None,
+    typer.Option("--since", help="Only calls from this time on: 2026-11-30, or 7d ago. UTC."),
+]
+UntilOption = Annotated[str | None, typer.Option("--until", help="Only calls before this time.")]
+SessionOption = Annotated[
+    list[str] | None,
+    typer.Option("--session", help="Only sessions of this name; * and ? match; repeatable."),
+]
+AgentOption = Annotated[
+    list[str] | None, typer.Option("--agent", help="Only this agent's calls, likewise.")
+]
+ModelFilterOption = Annotated[
+    list[str] | None,
+    typer.Option("--logged-model", help="Only calls of this model in the logs, likewise."),
+]
 
 
 class Format(StrEnum):
@@ -30,3 +49,24 @@ class Format(StrEnum):
     json = "json"
     csv = "csv"
     markdown = "markdown"
+
+
+def call_filter(
+    since: str | None,
+    until: str | None,
+    session: list[str] | None,
+    agent: list[str] | None,
+    model: list[str] | None,
+) -> Filter | None:
+    """Return the filter that some options mean, None where none is given."""
+    from agentkv_trace.trace.select import Filter, parse_time
+
+    if not (since or until or session or agent or model):
+        return None
+    return Filter(
+        None if since is None else parse_time(since),
+        None if until is None else parse_time(until),
+        tuple(session or ()),
+        tuple(agent or ()),
+        tuple(model or ()),
+    )

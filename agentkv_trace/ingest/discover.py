@@ -1,39 +1,57 @@
-"""From what the user named to the logs of each source."""
+"""From what the user named to the logs of each source, foreign traces and traces of our own."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from glob import glob, has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from agentkv_trace.errors import InputError
 from agentkv_trace.ingest.reading import chunks
 from agentkv_trace.ingest.registry import SOURCES, Source
 from agentkv_trace.notes import Notes
+from agentkv_trace.trace.interchange.registry import FORMATS, Format, recognise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-Found = dict[Source, list[Path]]
+Kind = TypeVar("Kind", Source, Format)
+
+_PARQUET = b"PAR1"
+
+
+@dataclass(slots=True)
+class Found:
+    """Files by what reads them, each once."""
+
+    logs: dict[Source, list[Path]] = field(default_factory=dict)
+    foreign: dict[Format, list[Path]] = field(default_factory=dict)
+    traces: list[Path] = field(default_factory=list)
+
+    def paths(self) -> list[Path]:
+        """Return all files."""
+        groups = [*self.logs.values(), *self.foreign.values(), self.traces]
+        return [path for paths in groups for path in paths]
 
 
 def default_logs(env: Mapping[str, str] = os.environ) -> Found:
     """Return the logs in the agents' own folders on this machine."""
-    found: Found = {}
+    found = Found()
     for source in SOURCES:
         for root in source.paths.roots(env):
             if root.is_dir():
-                _add(found, source, source.paths.find(root))
+                _add(found.logs, source, source.paths.find(root))
     return found
 
 
 def named_logs(names: Iterable[str]) -> Found:
-    """Return the logs behind files, folders, globs and `format:path`.
+    """Return what is behind files, folders, globs and `format:path`.
 
     Raises InputError for a name behind which there is nothing that we read.
     """
-    found: Found = {}
+    found = Found()
     for name in names:
         wanted, rest = _split(name)
         paths = [Path(match) for match in sorted(glob(rest, recursive=True))]  # noqa: PTH207
@@ -42,36 +60,59 @@ def named_logs(names: Iterable[str]) -> Found:
         if not paths:
             raise InputError(f"{rest}: no file matches; name a log file or a folder of logs")
         for path in paths:
-            _add_path(found, path, wanted)
+            if path.is_dir():
+                _add_folder(found, path, wanted)
+            else:
+                _add_file(found, path, wanted)
     return found
 
 
-def _split(name: str) -> tuple[Source | None, str]:
+def _split(name: str) -> tuple[Source | Format | None, str]:
     prefix, colon, rest = name.partition(":")
-    for source in SOURCES:
-        if colon and prefix == source.name:
-            return source, rest
+    if colon:
+        for known in (*SOURCES, *FORMATS):
+            if prefix == known.name:
+                return known, rest
     return None, name
 
 
-def _add_path(found: Found, path: Path, wanted: Source | None) -> None:
-    sources = SOURCES if wanted is None else (wanted,)
-    if path.is_dir():
-        logs = {source: source.paths.find(path) for source in sources}
-        for source, paths in logs.items():
-            _add(found, source, paths)
-        if not any(logs.values()):
-            known = ", ".join(source.title for source in sources)
-            raise InputError(f"{path}: no logs below this folder (looked for: {known})")
-        return
-    start = _head(path)
-    if wanted is not None:
-        _add(found, wanted, [path])
-        return
-    for source in sources:
-        if source.paths.looks_like(path, start):
-            _add(found, source, [path])
+def _add_folder(found: Found, folder: Path, wanted: Source | Format | None) -> None:
+    if isinstance(wanted, Format):
+        files = sorted(path for path in folder.rglob("*.json*") if path.is_file())
+        _add(found.foreign, wanted, files)
+        if files:
             return
+    sources = SOURCES if wanted is None else (wanted,)
+    logs = {source: source.paths.find(folder) for source in sources if isinstance(source, Source)}
+    for source, paths in logs.items():
+        _add(found.logs, source, paths)
+    if not any(logs.values()):
+        known = ", ".join(source.title for source in sources)
+        raise InputError(f"{folder}: no logs below this folder (looked for: {known})")
+
+
+def _add_file(found: Found, path: Path, wanted: Source | Format | None) -> None:
+    start = _head(path)
+    if isinstance(wanted, Source):
+        _add(found.logs, wanted, [path])
+        return
+    if isinstance(wanted, Format):
+        _add(found.foreign, wanted, [path])
+        return
+    if start.startswith(_PARQUET):
+        found.traces.append(path)
+        return
+    for source in SOURCES:
+        if source.paths.looks_like(path, start):
+            _add(found.logs, source, [path])
+            return
+    try:
+        foreign = recognise(start)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    if foreign is not None:
+        _add(found.foreign, foreign, [path])
+        return
     if not start:
         raise InputError(f"{path}: empty file; name a log file or a folder of logs")
     raise InputError(
@@ -80,15 +121,15 @@ def _add_path(found: Found, path: Path, wanted: Source | None) -> None:
     )
 
 
-def _add(found: Found, source: Source, paths: Iterable[Path]) -> None:
-    known = found.setdefault(source, [])
+def _add(found: dict[Kind, list[Path]], kind: Kind, paths: Iterable[Path]) -> None:
+    known = found.get(kind, [])
     seen = {path.resolve() for path in known}
     for path in paths:
         if path.resolve() not in seen:
             seen.add(path.resolve())
             known.append(path)
-    if not known:
-        del found[source]
+    if known:
+        found[kind] = known
 
 
 def _head(path: Path) -> bytes:

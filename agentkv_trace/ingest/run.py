@@ -1,0 +1,115 @@
+"""From files to one trace: logs are built, foreign traces read, our own traces merged in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from agentkv_trace.errors import InputError
+from agentkv_trace.ingest.reading import lines
+from agentkv_trace.notes import Notes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from agentkv_trace.ingest.discover import Found
+    from agentkv_trace.trace.select import Filter
+    from agentkv_trace.trace.store import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How logs become a trace."""
+
+    bytes_per_token: float | None = None
+    chunk_tokens: int | None = None
+    salt: bytes | None = None
+    strict: bool = False
+
+
+@dataclass(slots=True)
+class Ingested:
+    """A trace, and what was read and skipped on the way, by source."""
+
+    trace: Trace
+    notes: dict[str, Notes] = field(default_factory=dict)
+
+
+def ingest(
+    found: Found,
+    options: Options,
+    only: Filter | None = None,
+    on_bytes: Callable[[int], None] | None = None,
+) -> Ingested:
+    """Read everything that was found into one trace; `on_bytes` is told of bytes read.
+
+    Raises InputError where no call is left.
+    """
+    from agentkv_trace.trace.select import merge, select
+    from agentkv_trace.trace.store import read_trace
+
+    notes: dict[str, Notes] = {}
+    traces = []
+    if found.logs:
+        trace = _from_logs(found, options, notes, on_bytes)
+        if trace is not None:
+            traces.append(trace)
+    for kind, paths in found.foreign.items():
+        notes[kind.name] = kept = Notes(strict=options.strict)
+        files = [(str(path), _lines(path, kept, on_bytes)) for path in paths]
+        traces.append(
+            kind.reader.read(files, kept, chunk_tokens=options.chunk_tokens, salt=options.salt)
+        )
+    traces.extend(read_trace(path) for path in found.traces)
+    if not traces:
+        raise InputError(_nothing_found(notes))
+    trace = merge(traces) if len(traces) > 1 else traces[0]
+    if only is not None:
+        trace = select(trace, only.mask(trace))
+        if not len(trace):
+            raise InputError("no call is left by --since, --until, --session, --agent, --model")
+    return Ingested(trace, notes)
+
+
+def _from_logs(
+    found: Found,
+    options: Options,
+    notes: dict[str, Notes],
+    on_bytes: Callable[[int], None] | None,
+) -> Trace | None:
+    from agentkv_trace.trace.build import TraceBuilder
+
+    with TraceBuilder() as builder:
+        for source, paths in found.logs.items():
+            notes[source.name] = kept = Notes(strict=options.strict)
+            for call in source.calls.read(paths, kept, on_bytes):
+                builder.add(call)
+        if not len(builder):
+            return None
+        trace = builder.finish(
+            {name: _counts(kept) for name, kept in notes.items()},
+            fixed_bytes_per_token=options.bytes_per_token,
+            salt=options.salt,
+        )
+    return trace if options.chunk_tokens is None else trace.coarsen(options.chunk_tokens)
+
+
+def _lines(
+    path: Path, notes: Notes, on_bytes: Callable[[int], None] | None
+) -> Iterator[tuple[int, bytes]]:
+    return lines(path, notes, on_bytes)
+
+
+def _counts(notes: Notes) -> dict[str, object]:
+    return {**dict(sorted(notes.counts.items())), "skipped": dict(sorted(notes.skipped.items()))}
+
+
+def _nothing_found(all_notes: dict[str, Notes]) -> str:
+    reasons = [
+        f"{notes.examples[reason][0]}: {reason}"
+        for notes in all_notes.values()
+        for reason in notes.skipped
+    ]
+    shown = "; ".join(reasons[:3]) or "the logs hold no call to a model"
+    return f"{shown}; nothing was written: name other logs"

@@ -1,0 +1,1 @@
+"""Other tools' traces, in and out."""
