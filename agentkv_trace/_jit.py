@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from agentkv_trace import __version__
 
-F = TypeVar("F", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def _cache_dir() -> Path | None:
@@ -35,6 +35,6 @@ if _CACHE is not None:
 import numba  # noqa: E402  (the cache directory must be set first)
 
 
-def kernel(function: F) -> F:
+def kernel(function: Callable[..., Any]) -> Any:
     """Compile a kernel lazily, without the GIL, cached where a cache can be written."""
-    return numba.njit(cache=_CACHE is not None, nogil=True)(function)  # type: ignore[return-value]
+    return numba.njit(cache=_CACHE is not None, nogil=True)(function)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 
 # --- prefix tree ---------------------------------------------------------------------------
 
@@ -42,14 +43,17 @@ def lru_hits(calls, chunk_tokens, capacity):
     return hits
 
 
-def vllm_stack_hits(calls, chunk_tokens, capacity):
-    """The LRU stack, where each chunk keeps the largest (position + partial slot) it ever had."""
+def vllm_stack_hits(calls, chunk_tokens, capacity, looked_up=None):
+    """The LRU stack, where each chunk keeps the largest (position + partial slot) it ever had.
+
+    looked_up: how many chunks of each path are looked up, where that is not all but the last token.
+    """
     stack, needs, hits = [], {}, []
-    for path, prompt_tokens in calls:
-        most = max(prompt_tokens - 1, 0) // chunk_tokens
+    for i, (path, tokens) in enumerate(calls):
+        most = looked_up[i] if looked_up else max(tokens - 1, 0) // chunk_tokens
         hits.append(_leading(path[:most], [c for c in needs if needs[c] <= capacity]))
         stack = path + [c for c in stack if c not in path]
-        slot = 1 if prompt_tokens % chunk_tokens else 0
+        slot = 1 if tokens % chunk_tokens else 0
         for position, chunk in enumerate(stack, 1):
             before = 0 if chunk in path else needs[chunk]
             needs[chunk] = max(before, position + slot)
@@ -84,15 +88,15 @@ def vllm_pool_hits(calls, chunk_tokens, capacity, output_tokens=None):
 
 
 def lmcache_in_process_hits(calls, chunk_tokens, capacity):
-    """A dict, oldest first; hits are touched tail first, new chunks are added head first."""
-    cache, hits = {}, []
+    """Oldest first; hits are touched tail first, new chunks are added head first."""
+    cache, hits = OrderedDict(), []
     for path, _ in calls:
         hit = _leading(path, cache)
         for chunk in reversed(path[:hit]):
-            cache[chunk] = cache.pop(chunk)
+            cache.move_to_end(chunk)
         for _ in path[hit:]:
             if len(cache) + len(path) - hit > capacity:
-                del cache[next(iter(cache))]
+                cache.popitem(last=False)
         for chunk in path[hit:]:
             cache.setdefault(chunk)
         hits.append(hit)
@@ -100,18 +104,18 @@ def lmcache_in_process_hits(calls, chunk_tokens, capacity):
 
 
 def lmcache_server_hits(calls, chunk_tokens, capacity, watermark=0.8, evicted_share=0.2):
-    """A dict, oldest first, with a watermark looked at after each call; stores that do not fit drop."""
-    cache, hits = {}, []
+    """Oldest first; a watermark is looked at after each call, and stores that do not fit drop."""
+    cache, hits = OrderedDict(), []
     for path, _ in calls:
         hits.append(_leading(path, cache))
         if len(set(cache) | set(path)) <= capacity:
             cache.update(dict.fromkeys(path))
         for chunk in reversed(path):
             if chunk in cache:
-                cache[chunk] = cache.pop(chunk)
+                cache.move_to_end(chunk)
         if len(cache) >= watermark * capacity:
             for _ in range(int(evicted_share * len(cache))):
-                del cache[next(iter(cache))]
+                cache.popitem(last=False)
     return hits
 
 
@@ -214,3 +218,134 @@ def vllm_offload_hits(
 def _leading(path, resident):
     """How many of a path's first chunks are among the resident ones."""
     return next((i for i, chunk in enumerate(path) if chunk not in resident), len(path))
+
+
+# --- path engine ---------------------------------------------------------------------------
+
+
+def chunks_of(path: list[int]) -> list[tuple[int, ...]]:
+    """Return a path's chunks, head first; a chunk is its whole prefix."""
+    return [tuple(path[: end + 1]) for end in range(len(path))]
+
+
+def touch_order(calls, timing="sequential"):  # type: ignore[no-untyped-def]
+    """Yield (call, chunks looked up or None, chunks touched), in order of time."""
+    paths = [chunks_of(path) for path in calls.paths]
+    prompts = [path[:size] for path, size in zip(paths, calls.prompts, strict=True)]
+    if timing == "sequential":
+        for call, path in enumerate(paths):
+            yield call, prompts[call], path
+        return
+    running: list[int] = []
+
+    def ended(now: float):  # type: ignore[no-untyped-def]
+        done = sorted((calls.ends[call], call) for call in running if calls.ends[call] <= now)
+        for _, call in done:
+            running.remove(call)
+            yield call, None, paths[call]
+
+    for call, start in enumerate(calls.starts):
+        yield from ended(start)
+        yield call, prompts[call], prompts[call]
+        running.append(call)
+    yield from ended(float("inf"))
+
+
+def path_distances(calls, timing="sequential"):  # type: ignore[no-untyped-def]
+    """Return per call the (distance, owner) of each prompt chunk, None where it is new."""
+    stack: list[tuple[int, ...]] = []
+    owner: dict[tuple[int, ...], int] = {}
+    found = [[] for _ in calls.paths]
+    for call, looked, touched in touch_order(calls, timing):
+        for chunk in looked or []:
+            known = chunk in owner
+            found[call].append((stack.index(chunk) + 1, owner[chunk]) if known else None)
+        for chunk in reversed(touched):
+            if chunk in owner:
+                stack.remove(chunk)
+            stack.insert(0, chunk)
+            owner[chunk] = call
+    return found
+
+
+def lru_replay(calls, capacity: int, timing="sequential"):  # type: ignore[no-untyped-def]
+    """Return per call the leading prompt chunks that hit in an LRU cache of one capacity."""
+    cache: dict[tuple[int, ...], None] = {}
+    hits = [0] * len(calls.paths)
+    for call, looked, touched in touch_order(calls, timing):
+        for chunk in looked or []:
+            if chunk not in cache:
+                break
+            hits[call] += 1
+        for chunk in reversed(touched):
+            cache.pop(chunk, None)
+            cache[chunk] = None
+            if len(cache) > capacity:
+                cache.pop(next(iter(cache)))
+    return hits
+
+
+def lru_writes(calls, capacity: int, timing="sequential"):  # type: ignore[no-untyped-def]
+    """Return how many chunks were written to an LRU cache, reused, evicted unused, left unused."""
+    stack: list[tuple[int, ...]] = []
+    used: dict[tuple[int, ...], bool] = {}  # of the chunks in the cache
+    written = reused = evicted = 0
+    for _, looked, touched in touch_order(calls, timing):
+        for chunk in looked or []:
+            if chunk in used and not used[chunk]:
+                used[chunk] = True
+                reused += 1
+        for chunk in touched:
+            if chunk not in used:
+                used[chunk] = False
+                written += 1
+        stack = touched + [chunk for chunk in stack if chunk not in touched]
+        for chunk in stack[capacity:]:
+            if used.pop(chunk, None) is False:
+                evicted += 1
+    return written, reused, evicted, list(used.values()).count(False)
+
+
+def next_call_reuse(calls):  # type: ignore[no-untyped-def]
+    """Return the share of new chunks of calls that the session's next call reads, or None."""
+    seen: set[tuple[int, ...]] = set()
+    waiting: dict[int, set[tuple[int, ...]]] = {}
+    added = reused = 0
+    for path, size, session in zip(calls.paths, calls.prompts, calls.sessions, strict=True):
+        chunks = chunks_of(path)
+        if session in waiting:
+            added += len(waiting[session])
+            reused += len(waiting[session] & set(chunks[:size]))
+        waiting[session] = set(chunks) - seen
+        seen.update(chunks)
+    return reused / added if added else None
+
+
+# --- sizing: a curve as a plain list of stack distances ---------------------------------------
+
+
+class DistanceCurve:
+    """What sizing needs of a curve, counted afresh on each question."""
+
+    def __init__(
+        self, distances: list[int], cold: int = 0, *, tail: int = 0, chunk_tokens: int = 16
+    ) -> None:
+        self.distances = distances
+        self.chunk_tokens = chunk_tokens
+        self.references = len(distances) + cold
+        self.unique_chunks = cold
+        self.prompt_tokens = self.references * chunk_tokens + tail
+
+    def prefix_hit_ratio(self, capacity_chunks: int) -> float:
+        hits = sum(distance <= capacity_chunks for distance in self.distances)
+        return hits * self.chunk_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
+
+    @property
+    def ceiling(self) -> float:
+        return self.prefix_hit_ratio(max(self.distances, default=0))
+
+    def capacity_for(self, *, prefix_hit_ratio: float) -> int | None:
+        for capacity in [0, *sorted(set(self.distances))]:
+            if self.prefix_hit_ratio(capacity) >= prefix_hit_ratio:
+                return capacity
+        return None
