@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+import itertools
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from agentkv_trace.ingest.notes import Notes
+    from agentkv_trace.notes import Notes
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 MAX_LINE = 64 << 20
@@ -22,7 +23,7 @@ _BLANK = b" \t\r\n"
 
 
 class _Counted:
-    """A binary file that reports how many bytes were taken from it."""
+    """A binary file that reports how many bytes were taken from it, and is closed elsewhere."""
 
     def __init__(self, file: BinaryIO, on_bytes: Callable[[int], None] | None) -> None:
         self._file = file
@@ -45,7 +46,6 @@ class _Counted:
         return False
 
     def close(self) -> None:
-        self._file.close()
         self.closed = True
 
 
@@ -180,7 +180,7 @@ def _pieces(line: bytes, starts: Sequence[bytes]) -> list[bytes]:
             cuts.add(at)
             at = line.find(start, at + 1)
     places = sorted(cuts)
-    return [line[a:b].strip(b"\0" + _BLANK) for a, b in zip(places, places[1:], strict=False)]
+    return [line[a:b].strip(b"\0" + _BLANK) for a, b in itertools.pairwise(places)]
 
 
 def _decoded(data: bytes) -> object:
@@ -214,4 +214,4 @@ def objects(
     for number, line in lines(path, notes, count):
         notes.count("lines")
         for record in decode(line, notes, path, number, starts):
-            yield number, cast("dict[str, Any]", record)
+            yield number, record

@@ -52,6 +52,7 @@ class TraceBuilder:
         self._reasoning = array("q")
         self._fitted = bytearray()
         self._heads: dict[bytes, int] = {}
+        self._typical: dict[int, int] = {}
         self._head_of = array("q")
         self._spool = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115
         self._rows: list[_Row] = []
@@ -98,7 +99,7 @@ class TraceBuilder:
         rates = fit(self._growths, measured, fixed_bytes_per_token=fixed_bytes_per_token)
         chunk_bytes = max(1, round(CHUNK_TOKENS * rates.bytes_per_token))
         rates = Rates(chunk_bytes / CHUNK_TOKENS, rates.reasoning_scale)
-        heads = head_tokens(measured, rates)
+        heads = self._typical | head_tokens(measured, rates)
         lengths = self._lengths(heads, rates)
         first, keys = self._cut(lengths, chunk_bytes)
         rows = sorted(self._rows, key=lambda r: (r.call.start_us, r.call.session, r.index))
@@ -147,7 +148,7 @@ class TraceBuilder:
     def _store(self, node: Node) -> int:
         parent = node.parent
         if parent is None:
-            return self._store_head(node.content)
+            return self._store_head(node.content, node.tokens or 0)
         at = parent.index
         opaque = _TEXT if node.tokens is None else node.tokens
         self._parent.append(at)
@@ -161,7 +162,7 @@ class TraceBuilder:
         self._head_of.append(self._head_of[at])
         return len(self._parent) - 1
 
-    def _store_head(self, key: bytes) -> int:
+    def _store_head(self, key: bytes, typical_tokens: int) -> int:
         number = self._heads.get(key)
         if number is None:
             number = self._heads[key] = len(self._parent)
@@ -174,6 +175,7 @@ class TraceBuilder:
             self._fixed.append(0)
             self._reasoning.append(0)
             self._head_of.append(number)
+            self._typical[number] = typical_tokens
         return number
 
     def _grow(self, before: _Row, row: _Row) -> None:
@@ -214,7 +216,7 @@ class TraceBuilder:
             if opaque == _TEXT:
                 lengths.append(self._sizes[node])
                 continue
-            tokens: float = heads.get(node, 0) if opaque == _HEAD else opaque
+            tokens: float = heads[node] if opaque == _HEAD else opaque
             if self._fitted[node]:
                 tokens *= rates.reasoning_scale
             lengths.append(round(tokens * rates.bytes_per_token))

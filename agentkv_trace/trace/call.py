@@ -37,25 +37,29 @@ class Node:
     * `node.reasoning(identity, tokens)`: reasoning that is resent unreadable; `tokens` is what
       usage said when it was made, and how much of that later prompts hold is fitted.
 
-    The builder takes the content of a node away once it has stored it, so memory does not
-    grow with the log.
+    The builder takes the content of a node away once it has stored it (`size` stays), so
+    memory does not grow with the log.
     """
 
-    __slots__ = ("content", "fitted", "index", "parent", "tokens")
+    __slots__ = ("content", "fitted", "index", "parent", "size", "tokens")
 
     def __init__(
         self, parent: Node | None, content: bytes, tokens: int | None, *, fitted: bool = False
     ) -> None:
         self.parent = parent
         self.content = content
+        self.size = len(content)
         self.tokens = tokens
         self.fitted = fitted
         self.index = -1
 
     @staticmethod
-    def head(*key: str | None) -> Node:
-        """Return a hidden head; `key` is all that decides its text."""
-        return Node(None, "\x1f".join(part or "" for part in key).encode(), None)
+    def head(*key: str | None, typical_tokens: int | None = None) -> Node:
+        """Return a hidden head; `key` is all that decides its text.
+
+        `typical_tokens` is its length where no usage sizes it (none: as good as empty).
+        """
+        return Node(None, "\x1f".join(part or "" for part in key).encode(), typical_tokens)
 
     def text(self, data: bytes) -> Node:
         """Return the node that follows this one with `data`."""

@@ -156,3 +156,12 @@ def test_reasoning_takes_the_length_that_growth_shows() -> None:
     built = builder.finish({})
     assert built.meta.tokenizer["reasoning_scale"] == 3.0
     assert built.array("prompt_tokens").tolist() == [1000, 1100, 1260, 1360]
+
+
+def test_a_head_without_usage_has_its_typical_length() -> None:
+    builder = TraceBuilder()
+    builder.add(call("a", Node.head("k", typical_tokens=32).text(text(1))))
+    builder.add(call("b", Node.head("l").text(text(1)), 1))
+    built = builder.finish({})
+    assert built.array("prompt_tokens").tolist() == [48, 16]
+    assert built.frame()["fidelity"].cast(str).to_list() == ["head_estimated", "exact"]
