@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentkv_trace.report.plot import plot
 from agentkv_trace.report.units import format_bytes, format_tokens
@@ -15,37 +15,49 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agentkv_trace.engine.curve import MissRatioCurve
+    from agentkv_trace.tiers.hit_curve import ReplayedCurve
+
+    Curve: TypeAlias = MissRatioCurve | ReplayedCurve
 
 SCHEMA = "agentkv-trace/mrc/1"
 TABLE_ROWS = 20
 """Rows of the table where no capacity was asked for."""
 
+GROUP_CAPACITIES = 3
+"""Capacities at which groups are shown beside each other."""
+
 _LEGEND = (
-    "miss ratio: missed / all references to full prompt chunks\n"
-    "prefix hits: hit / all prompt tokens, partial tails missed"
+    "miss ratio: missed / all references to full prompt chunks",
+    "prefix hits: hit / all prompt tokens, partial tails missed",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class MrcResult:
-    """A curve and the capacities (in chunks) at which it is shown."""
+    """A curve and the capacities (in chunks) at which it is shown.
 
-    curve: MissRatioCurve
+    `groups` are the curves of groups of calls inside the same cache, by the values of column
+    `by`.
+    """
+
+    curve: Curve
     capacities: tuple[int, ...]
     next_call_reuse: float | None
     model: str | None = None
     bytes_per_token: int | None = None
+    by: str | None = None
+    groups: dict[str, MissRatioCurve] = field(default_factory=dict)
 
-    def points(self) -> list[dict[str, Any]]:
-        """Return the points of the JSON contract."""
-        chunk = self.curve.chunk_tokens
-        miss = self.curve.miss_ratio(self.capacities)
-        hit = self.curve.prefix_hit_ratio(self.capacities)
+    def points(self, curve: Curve | None = None) -> list[dict[str, Any]]:
+        """Return the points of the JSON contract, of the whole or of one group."""
+        curve = curve or self.curve
+        miss = curve.miss_ratio(self.capacities)
+        hit = curve.prefix_hit_ratio(self.capacities)
         return [
             {
                 "capacity_chunks": capacity,
-                "capacity_tokens": capacity * chunk,
-                "capacity_bytes": self._bytes(capacity * chunk),
+                "capacity_tokens": capacity * curve.chunk_tokens,
+                "capacity_bytes": self._bytes(capacity * curve.chunk_tokens),
                 "miss_ratio": round(float(m), 9),
                 "prefix_hit_ratio": round(float(h), 9),
             }
@@ -59,19 +71,30 @@ class MrcResult:
 def to_dict(result: MrcResult) -> dict[str, Any]:
     """Return the JSON contract of `mrc` as a dict."""
     curve, reuse = result.curve, result.next_call_reuse
+    groups = [
+        {"name": name, **_counts(group), "points": result.points(group)}
+        for name, group in result.groups.items()
+    ]
     return {
         "schema": SCHEMA,
         "engine": curve.engine,
         "order": curve.order,
         "chunk_tokens": curve.chunk_tokens,
+        **_counts(curve),
+        "points": result.points(),
+        "next_call_reuse": None if reuse is None else round(reuse, 9),
+        "sampling": curve.sampling,
+        **({"by": result.by, "groups": groups} if result.by else {}),
+    }
+
+
+def _counts(curve: Curve) -> dict[str, int]:
+    return {
         "calls": curve.calls,
         "prompt_tokens": curve.prompt_tokens,
         "references": curve.references,
         "unique_chunks": curve.unique_chunks,
         "cold_references": curve.cold_references,
-        "points": result.points(),
-        "next_call_reuse": None if reuse is None else round(reuse, 9),
-        "sampling": curve.sampling,
     }
 
 
@@ -81,10 +104,18 @@ def to_json(result: MrcResult) -> str:
 
 
 def to_csv(result: MrcResult) -> str:
-    """Return the points, one line each."""
-    points = result.points()
+    """Return the points, one line each; with groups, a line per group and point."""
+    points = [({}, point) for point in result.points()]
+    if result.by:
+        points = [
+            ({result.by: name}, point)
+            for name, group in result.groups.items()
+            for point in result.points(group)
+        ]
+    rows = [group | point for group, point in points]
     text = io.StringIO()
     columns = [
+        *([result.by] if result.by else []),
         "capacity_chunks",
         "capacity_tokens",
         "capacity_bytes",
@@ -93,27 +124,38 @@ def to_csv(result: MrcResult) -> str:
     ]
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(points)
+    writer.writerows(rows)
     return text.getvalue()
 
 
 def to_markdown(result: MrcResult) -> str:
     """Return the points as a Markdown table."""
-    head, rows = _cells(result)
-    lines = [head, ["---:"] * len(head), *rows]
-    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return "\n\n".join([_facts(result), table, _LEGEND]) + "\n"
+    parts = ["  \n".join(_facts(result))]
+    for head, rows in _tables(result):
+        lines = [head, ["---:"] * len(head), *rows]
+        parts.append("\n".join("| " + " | ".join(map(_escaped, line)) + " |" for line in lines))
+    return "\n\n".join([*parts, "  \n".join(_LEGEND)]) + "\n"
 
 
-def to_table(result: MrcResult) -> str:
-    """Return the points as plain columns that fit 60."""
-    head, rows = _cells(result)
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    lines = [
-        "  ".join(cell.rjust(w) for cell, w in zip(line, widths, strict=True))
-        for line in [head, *rows]
-    ]
-    return "\n".join([_facts(result), "", *lines, "", _LEGEND]) + "\n"
+def _escaped(cell: str) -> str:
+    return cell.replace("|", "\\|")
+
+
+def to_table(result: MrcResult, width: int = 80) -> str:
+    """Return the points as plain columns; names of groups are cut to fit `width`."""
+    parts = ["\n".join(_facts(result))]
+    for head, rows in _tables(result):
+        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        if result.by and head[0] == result.by:
+            widths[0] = max(8, min(widths[0], width - sum(widths[1:]) - 2 * len(widths[1:])))
+        lines = [_line(line, widths) for line in [head, *rows]]
+        parts.append("\n".join(lines))
+    return "\n\n".join([*parts, "\n".join(_LEGEND)]) + "\n"
+
+
+def _line(cells: list[str], widths: list[int]) -> str:
+    shown = [cell if len(cell) <= w else cell[: w - 1] + "~" for cell, w in zip(cells, widths, strict=True)]
+    return "  ".join(cell.rjust(w) for cell, w in zip(shown, widths, strict=True))
 
 
 def to_plot(
@@ -138,7 +180,8 @@ def to_plot(
     return drawing + "\n"
 
 
-def _cells(result: MrcResult) -> tuple[list[str], list[list[str]]]:
+def _tables(result: MrcResult) -> list[tuple[list[str], list[list[str]]]]:
+    """Return the curve as head and rows, then its groups if there are any."""
     sized = result.bytes_per_token is not None
     head = ["tokens", "chunks", *(["bytes"] if sized else []), "miss ratio", "prefix hits"]
     rows = [
@@ -151,10 +194,33 @@ def _cells(result: MrcResult) -> tuple[list[str], list[list[str]]]:
         ]
         for point in result.points()
     ]
-    return head, rows
+    tables = [(head, rows)]
+    if result.by:
+        shown = _spread(result.capacities, GROUP_CAPACITIES)
+        tokens = [format_tokens(capacity * result.curve.chunk_tokens) for capacity in shown]
+        group_rows = [
+            [
+                name,
+                f"{group.calls:,}",
+                format_tokens(group.prompt_tokens),
+                *(f"{group.prefix_hit_ratio(capacity):.1%}" for capacity in shown),
+                f"{group.ceiling:.1%}",
+            ]
+            for name, group in result.groups.items()
+        ]
+        hits = [f"hits at {each}" for each in tokens]
+        tables.append(([result.by, "calls", "prompts", *hits, "best"], group_rows))
+    return tables
 
 
-def _facts(result: MrcResult) -> str:
+def _spread(values: tuple[int, ...], most: int) -> list[int]:
+    """Return up to `most` of some values, evenly spread, the last among them."""
+    if len(values) <= most:
+        return list(values)
+    return [values[round((i + 1) * (len(values) - 1) / most)] for i in range(most)]
+
+
+def _facts(result: MrcResult) -> list[str]:
     curve = result.curve
     lines = [
         f"{curve.calls:,} calls, {format_tokens(curve.prompt_tokens)} prompt tokens, "
@@ -163,10 +229,17 @@ def _facts(result: MrcResult) -> str:
         f"({format_tokens(curve.unique_chunks * curve.chunk_tokens)})",
         f"engine {curve.engine}, {curve.order}",
     ]
+    if curve.sampling:
+        lines.append(_sampling(curve.sampling))
     if result.next_call_reuse is not None:
-        lines.append(
-            f"reused by the session's next call: {result.next_call_reuse:.1%} of new chunks"
-        )
+        lines.append(f"reused by the session's next call: {result.next_call_reuse:.1%} of new chunks")
     if result.model is not None:
         lines.append(f"bytes: {result.model}, {result.bytes_per_token:,.0f} B of KV per token")
-    return "\n".join(lines)
+    return lines
+
+
+def _sampling(sampling: dict[str, Any]) -> str:
+    return (
+        f"sampled: rate {sampling['rate']:.3g}, {sampling['samples']:,} chunks, "
+        f"seed {sampling['seed']}, expected error {sampling['expected_error']:.4f}"
+    )

@@ -139,7 +139,6 @@ def test_items_are_those_of_the_request(capture: Capture) -> None:
             check_compaction_prompt(mine.pop(), theirs.pop())
         if call.time_source == "order_only":
             assert "<environment_context>" in theirs.pop(0)["content"][0]["text"], ENVIRONMENT
-            assert mine.pop(0).tokens is not None
         assert len(mine) == len(theirs)
         for node, item in zip(mine, theirs, strict=True):
             check_item(node, item, call)
@@ -217,7 +216,7 @@ def test_times_are_close_to_the_servers(
 def test_fidelity_and_kind_tell_what_is_not_exact(capture: Capture) -> None:
     for mine, wire in capture.threads.values():
         for call, row in zip(mine, wire, strict=True):
-            compaction = row["body"].get("tools") == []
+            compaction = row.get("kind") == "compact" or row["body"].get("tools") == []
             assert (call.kind == "compaction") == compaction
             if compaction and call.fidelity != "exact":
                 assert call.fidelity == "compaction_estimated"

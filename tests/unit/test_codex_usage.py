@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from codex_logs import Log, asked, items, read, said, thought, tokens, told, words
+from codex_logs import Log, asked, items, nodes, read, said, thought, tokens, told, words
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -254,7 +254,7 @@ class TestBareItems:
     def test_a_batch_is_a_response_where_state_markers_tell(self, tmp_path: Path) -> None:
         calls = read(self.log(markers=True).save(tmp_path))
         assert len(calls) == 2
-        assert words(calls[1].prompt)[3:] == ["a", "a=fine", "b", "b=fine"]
+        assert words(calls[1].prompt)[2:] == ["a", "a=fine", "b", "b=fine"]
 
     def test_else_a_run_of_the_models_items_is_one(self, tmp_path: Path) -> None:
         calls = read(self.log(markers=False).save(tmp_path))
@@ -269,9 +269,9 @@ class TestBareItems:
             ("order_only", "none", None, log.thread)
         }
 
-    def test_what_stands_before_the_items_is_a_guess(self, tmp_path: Path) -> None:
+    def test_the_head_has_a_typical_length_where_no_usage_sizes_it(self, tmp_path: Path) -> None:
         calls = read(self.log(markers=True).save(tmp_path))
-        assert [words(call.prompt)[:2] for call in calls] == [[6000, "go"]] * 2
+        assert [nodes(call.prompt)[0].tokens for call in calls] == [6000, 6000]
         assert calls[0].fidelity == "head_estimated"
 
     def test_identifiers_are_not_sent(self, tmp_path: Path) -> None:

@@ -212,7 +212,6 @@ def _meta(thread: str, described: Record, manifest: Path) -> Meta:
             "parent_thread_id": described.get("parent_thread_id"),
         },
         manifest,
-        record_time="",
     )
 
 

@@ -98,12 +98,12 @@ class Files:
 def _meta_in(path: Path) -> Meta:
     for at, (_, record) in enumerate(reading.objects(path, Notes(), STARTS)):
         if record.get("type") == "session_meta":
-            return meta_of(table(record.get("payload")), path, record.get("timestamp") or "")
+            return meta_of(table(record.get("payload")), path, record.get("timestamp"))
         if "type" not in record and "id" in record:
             return meta_of(record, path)
         if at == _META_WITHIN:
             break
-    return meta_of({}, path, "")
+    return meta_of({}, path)
 
 
 def _vectors_in(path: Path) -> list[Vector]:

@@ -14,10 +14,6 @@ COMPACTION_PROMPT = (b"codex compaction prompt", 110)
 BARE_HEAD_TOKENS = 6000
 """Head of the versions that log bare items, and no usage to size it: 0.20 sends 24 kB."""
 
-BARE_HEAD = (b"codex instructions", 6000)
-"""Files of bare items log no usage by which the head could be sized: instructions, one tool and the
-environment, some 24 KB in those versions."""
-
 _BASE_AS_ITEM = (0, 162)
 """From this version on the base instructions are the first item, before it a field of their own."""
 _PERMISSIONS_AS_ITEM = (0, 98)

@@ -129,15 +129,11 @@ class Meta:
     own_from_ordinal: int = 0
     dynamic_tools: bytes = b""
     child: bool = False
-    bare: bool = False
     stamp_us: int | None = None
 
 
 def meta_of(payload: Record, path: Path, record_time: object = None) -> Meta:
-    """Return the Meta of a session_meta payload, or of the first line of a file of bare items.
-
-    Bare records have no `record_time`.
-    """
+    """Return the Meta of a session_meta payload, or of the first line of a file of bare items."""
     thread = text(payload.get("id")) or thread_of_name(path)
     source = table(payload.get("source"))
     spawn = table(table(source.get("subagent")).get("thread_spawn"))
@@ -162,7 +158,6 @@ def meta_of(payload: Record, path: Path, record_time: object = None) -> Meta:
         own_from_ordinal=whole(payload.get("subagent_history_start_ordinal")) or 0,
         dynamic_tools=msgspec.json.encode(dynamic) if dynamic else b"",
         child=parent is not None or "subagent" in (payload.get("thread_source"), *source),
-        bare=record_time is None,
         stamp_us=stamp(payload.get("timestamp")) or stamp(record_time),
     )
 

@@ -235,7 +235,7 @@ class Thread:
 
     def _open(self, sequence: int | None) -> Pending:
         last = self._pending
-        cut_off = last is not None and last.cut_off
+        cut_off = last is not None and last.cut_off and not last.copied
         self._release()
         history, heads, copied = self.history, self.heads, self.copies.active
         size = len(history) if sequence is None else history.position_of(sequence)
