@@ -2,26 +2,93 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from enum import StrEnum
+from typing import Annotated
 
 import typer
 
 from agentkv_trace.cli.options import (
+    AgentOption,
     ForceOption,
     Format,
     KvBytesOption,
+    ModelFilterOption,
     ModelOption,
     OutputOption,
     QuietOption,
+    SessionOption,
+    SinceOption,
     TraceArgument,
+    UntilOption,
 )
 
-if TYPE_CHECKING:
-    from agentkv_trace.engine.curve import MissRatioCurve
+
+class Engine(StrEnum):
+    """Engines: the names of `engine.mrc`."""
+
+    path = "path"
+    chunk = "chunk"
+    shards = "shards"
+
+
+class Order(StrEnum):
+    """In which order a call touches its chunks."""
+
+    tail_first = "tail-first"
+    head_first = "head-first"
+
+
+class Timing(StrEnum):
+    """When a call looks up and touches."""
+
+    sequential = "sequential"
+    overlap = "overlap"
+
+
+class Backend(StrEnum):
+    """Caches that are followed in their own order; the names of `tiers.hit_curve`."""
+
+    vllm = "vllm"
+    sglang = "sglang"
+    lmcache = "lmcache"
+    lmcache_server = "lmcache-server"
+
+
+class Group(StrEnum):
+    """Columns by which a curve is split; the names of `engine.mrc.GROUPS`."""
+
+    session = "session"
+    agent = "agent"
+    model = "model"
+    source = "source"
 
 
 def mrc(
     trace: TraceArgument,
+    engine: Annotated[
+        Engine,
+        typer.Option(help="path and chunk are exact; shards samples streams of any size."),
+    ] = Engine.path,
+    order: Annotated[
+        Order, typer.Option(help="Order of a call's touches; head-first needs --engine chunk.")
+    ] = Order.tail_first,
+    timing: Annotated[
+        Timing,
+        typer.Option(help="overlap: look up at a call's start, touch its outputs at its end."),
+    ] = Timing.sequential,
+    backend: Annotated[
+        Backend | None, typer.Option(help="Follow the rules of this backend's cache.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Share of chunks that shards samples, such as 0.01.")
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option(help="Most chunks that shards holds, instead of a rate.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
+    by: Annotated[
+        Group | None, typer.Option(help="Curves of groups of calls in the shared cache too.")
+    ] = None,
     capacity: Annotated[
         str | None,
         typer.Option(
@@ -33,6 +100,11 @@ def mrc(
     chunk_tokens: Annotated[
         int | None, typer.Option(help="Chunk size in tokens, a multiple of the trace's own.")
     ] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    session: SessionOption = None,
+    agent: AgentOption = None,
+    logged_model: ModelFilterOption = None,
     plot: Annotated[bool, typer.Option("--plot", help="Draw the curve too.")] = False,
     output_format: Annotated[
         Format, typer.Option("--format", "-f", help="Form of the result.")
@@ -45,35 +117,47 @@ def mrc(
 
     Examples:
       agentkv-trace mrc trace.parquet --plot
-      agentkv-trace mrc trace.parquet --capacity 4096chunks,2Mtok
+      agentkv-trace mrc trace.parquet --capacity 4096chunks,2Mtok --by session
       agentkv-trace mrc trace.parquet --model qwen3-8b --capacity 40GiB --format json
+      agentkv-trace mrc trace.parquet --engine shards --samples 8192
     """
+    from agentkv_trace.cli.options import call_filter, load
     from agentkv_trace.cli.output import emit, refuse_overwrite, speaks_utf8, terminal_width
     from agentkv_trace.report import mrc as render
 
     refuse_overwrite(output, force=force)
     name, kv_bytes = _kv_bytes(model, kv_bytes_per_token)
+    only = call_filter(since, until, session, agent, logged_model)
     sizes = None
     if capacity is not None:
         from agentkv_trace.tiers.size import parse_sizes
 
         sizes = parse_sizes(capacity)
-    from agentkv_trace.engine.mrc import miss_ratio_curve, trace_next_call_reuse
-    from agentkv_trace.trace.store import read_trace
+    from agentkv_trace.report.mrc_build import MrcOptions, build_mrc
 
-    loaded = read_trace(trace)
-    if chunk_tokens is not None:
-        loaded = loaded.coarsen(chunk_tokens)
-    curve = miss_ratio_curve(loaded)
-    if sizes is not None:
-        asked = tuple(size.chunks(curve.chunk_tokens, kv_bytes) for size in sizes)
-    else:
-        asked = _shown(
-            curve, 200 if output_format in (Format.json, Format.csv) else render.TABLE_ROWS
-        )
-    result = render.MrcResult(curve, asked, trace_next_call_reuse(loaded), name, kv_bytes)
+    options = MrcOptions(
+        engine=engine.value,
+        order=order.value,
+        timing=timing.value,
+        backend=backend and backend.value,
+        rate=rate,
+        samples=samples,
+        seed=seed,
+        by=by and by.value,
+    )
+    options.check()
+    loaded = load(trace, only, chunk_tokens)
+    chunk = loaded.meta.chunk_tokens
+    result = build_mrc(
+        loaded,
+        options,
+        capacities=None if sizes is None else tuple(size.chunks(chunk, kv_bytes) for size in sizes),
+        limit=200 if output_format in (Format.json, Format.csv) else render.TABLE_ROWS,
+        model=name,
+        bytes_per_token=kv_bytes,
+    )
     if output_format is Format.table:
-        text = render.to_table(result)
+        text = render.to_table(result, terminal_width())
         if plot:
             drawn = render.to_plot(result, width=terminal_width(), unicode=speaks_utf8())
             text += "\n" + drawn
@@ -84,10 +168,6 @@ def mrc(
             Format.markdown: render.to_markdown,
         }[output_format](result)
     emit(text, output, quiet=quiet)
-
-
-def _shown(curve: MissRatioCurve, limit: int) -> tuple[int, ...]:
-    return tuple(int(point) for point in curve.points(limit))
 
 
 def _kv_bytes(model: str | None, given: int | None) -> tuple[str | None, int | None]:

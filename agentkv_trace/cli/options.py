@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from agentkv_trace.trace.select import Filter
+    from agentkv_trace.trace.store import Trace
 
 TraceArgument = Annotated[Path, typer.Argument(metavar="TRACE", help="Trace file made by ingest.")]
 OutputOption = Annotated[
@@ -70,3 +71,21 @@ def call_filter(
         tuple(agent or ()),
         tuple(model or ()),
     )
+
+
+def load(path: Path, only: Filter | None, chunk_tokens: int | None = None) -> Trace:
+    """Read a trace, or what a filter leaves of it, at its own or a coarser chunk size.
+
+    Raises InputError where nothing is left.
+    """
+    from agentkv_trace.errors import InputError
+    from agentkv_trace.trace.store import read_trace
+
+    trace = read_trace(path)
+    if only is not None:
+        from agentkv_trace.trace.select import select
+
+        trace = select(trace, only.mask(trace))
+        if not len(trace):
+            raise InputError(f"{path}: no call is left by the filters given")
+    return trace if chunk_tokens is None else trace.coarsen(chunk_tokens)

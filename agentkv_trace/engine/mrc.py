@@ -63,6 +63,13 @@ def miss_ratio_curve(
     )
 
 
+def sampled_curve(
+    trace: Trace, *, rate: float | None = None, samples: int | None = None, seed: int = 0
+) -> MissRatioCurve:
+    """Return the curve that SHARDS estimates, by chunk, in memory that follows the sample."""
+    raise NotImplementedError
+
+
 def trace_runs(trace: Trace, timing: Timing = "sequential") -> Runs:
     """Return the path engine's table of runs of a trace."""
     times = timing == "overlap"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -20,8 +21,8 @@ class HostLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The link between a GPU and host memory; GB/s per direction, None where there is no link."""
 
     kind: str
-    basis: str
-    sources: tuple[str, ...]
+    basis: str = ""
+    sources: tuple[str, ...] = ()
     peak_gbps: float | None = None
     h2d_gbps: float | None = None
     d2h_gbps: float | None = None
@@ -34,14 +35,14 @@ class Gpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     memory_gb: float
     memory_gib: float
-    memory_basis: Literal["reported", "estimated"]
     memory_gbps: float
     bf16_tflops: float
     prefill_mfu: tuple[float, float, float]
     host_link: HostLink
-    confidence: Confidence
-    note: str
-    sources: tuple[str, ...]
+    memory_basis: Literal["reported", "estimated"] = "estimated"
+    confidence: Confidence = "estimated"
+    note: str = ""
+    sources: tuple[str, ...] = ()
     fp8_tflops: float | None = None
     gemm_bf16_tflops: float | None = None
     unified_memory: bool = False
@@ -60,12 +61,13 @@ class Gpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LayerKinds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many layers attend to everything, to a window, to an aligned chunk, or recur."""
+    """How many layers attend to everything, to a window, to an aligned chunk, recur, or neither."""
 
     full: int = 0
     swa: int = 0
     chunk: int = 0
     linear: int = 0
+    none: int = 0
 
 
 class Moe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -125,19 +127,21 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One model's shape, as `models.toml` states it, with the figures that follow from it."""
 
     name: str
-    published: str
     layers: int
     hidden: int
     vocab: int
     q_heads: int
-    confidence: Confidence
-    sources: tuple[str, ...]
+    published: str = ""
+    confidence: Confidence = "estimated"
+    sources: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     tied_embeddings: bool = False
     kv_heads: int = 0
     head_dim: int = 0
+    v_head_dim: int | None = None
     gated_attention: bool = False
     ffn: int = 0
+    ffn_layers: int | None = None
     layer_kinds: LayerKinds | None = None
     window: int | None = None
     moe: Moe | None = None
@@ -151,6 +155,11 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def kinds(self) -> LayerKinds:
         """Return the count of layers of each kind."""
         return self.layer_kinds or LayerKinds(full=self.layers)
+
+    @property
+    def v_dim(self) -> int:
+        """Return the width of a value head, which is that of a key head unless stated."""
+        return self.head_dim if self.v_head_dim is None else self.v_head_dim
 
     @property
     def attention(self) -> str:
@@ -176,7 +185,7 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """
         if self.mla is None:
             heads = self.kv_heads if kv_heads is None else kv_heads
-            return 2 * heads * self.head_dim * element_bytes
+            return heads * (self.head_dim + self.v_dim) * element_bytes
         if self.index is None:
             return (self.mla.kv_rank + self.mla.rope_dim) * element_bytes
         if element_bytes == 1:
@@ -224,7 +233,7 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def _attention_params(self) -> int:
-        attending = self.layers - self.kinds.linear
+        attending = self.layers - self.kinds.linear - self.kinds.none
         total = attending * self._attention_layer_params
         if self.linear is not None:
             keys, values = self.linear.key_width, self.linear.value_width
@@ -235,8 +244,9 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def _attention_layer_params(self) -> int:
         if self.mla is None:
-            queries = self.q_heads * self.head_dim * (3 if self.gated_attention else 2)
-            return self.hidden * (queries + 2 * self.kv_heads * self.head_dim)
+            queries = self.q_heads * self.head_dim * (2 if self.gated_attention else 1)
+            values = (self.q_heads + self.kv_heads) * self.v_dim
+            return self.hidden * (queries + values + self.kv_heads * self.head_dim)
         mla = self.mla
         query = mla.q_rank * (self.hidden + self.q_heads * (mla.nope_dim + mla.rope_dim))
         down = self.hidden * (mla.kv_rank + mla.rope_dim)
@@ -249,13 +259,14 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return query + down + up + output + indexer
 
     def _ffn_params(self, *, active: bool) -> int:
+        layers = self.layers if self.ffn_layers is None else self.ffn_layers
         if self.moe is None:
-            return self.layers * 3 * self.hidden * self.ffn
+            return layers * 3 * self.hidden * self.ffn
         experts = self.moe.active if active else self.moe.experts
         widths = experts * self.moe.ffn + self.moe.shared_ffn
         per_layer = 3 * self.hidden * widths + self.hidden * self.moe.experts
         dense = self.moe.dense_layers * 3 * self.hidden * self.ffn
-        return dense + (self.layers - self.moe.dense_layers) * per_layer
+        return dense + (layers - self.moe.dense_layers) * per_layer
 
 
 @cache
@@ -272,21 +283,48 @@ def models() -> dict[str, Model]:
     return {key: msgspec.structs.replace(model, id=key) for key, model in raw.items()}
 
 
+def known_gpus() -> dict[str, Gpu]:
+    """Return the shipped GPUs and those of `agentkv-trace.toml` in the current folder.
+
+    Raises InputError where that file is wrong.
+    """
+    from agentkv_trace.profiles.user import user_gpus
+
+    return {**gpus(), **user_gpus(gpus())}
+
+
+def known_models() -> dict[str, Model]:
+    """Return the shipped models and those of `agentkv-trace.toml` in the current folder.
+
+    Raises InputError where that file is wrong.
+    """
+    from agentkv_trace.profiles.user import user_models
+
+    return {**models(), **user_models(models())}
+
+
 def find_gpu(name: str) -> Gpu:
     """Return the GPU that `name` means.
 
     Raises InputError where it means none or several.
     """
-    return gpus()[resolve(name, {key: (gpu.name,) for key, gpu in gpus().items()}, "GPU")]
+    table = known_gpus()
+    return table[resolve(name, {key: (gpu.name,) for key, gpu in table.items()}, "GPU")]
 
 
 def find_model(name: str) -> Model:
-    """Return the model that `name` means: an id, a display name, a Hugging Face name.
+    """Return the model that `name` means.
 
-    Raises InputError where it means none or several.
+    That is an id, a display name, a Hugging Face name, or the path of a `config.json`.
+    Raises InputError where it means none or several, or the config is of a kind not known.
     """
-    table = {key: (model.name, *model.aliases) for key, model in models().items()}
-    return models()[resolve(name, table, "model")]
+    if name.endswith(".json"):
+        from agentkv_trace.profiles.hf_config import read_config
+
+        return read_config(Path(name))
+    table = known_models()
+    names = {key: (model.name, *model.aliases) for key, model in table.items()}
+    return table[resolve(name, names, "model")]
 
 
 def _read(name: str) -> bytes:

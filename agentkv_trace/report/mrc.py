@@ -105,14 +105,13 @@ def to_json(result: MrcResult) -> str:
 
 def to_csv(result: MrcResult) -> str:
     """Return the points, one line each; with groups, a line per group and point."""
-    points = [({}, point) for point in result.points()]
+    rows = result.points()
     if result.by:
-        points = [
-            ({result.by: name}, point)
+        rows = [
+            {result.by: name, **point}
             for name, group in result.groups.items()
             for point in result.points(group)
         ]
-    rows = [group | point for group, point in points]
     text = io.StringIO()
     columns = [
         *([result.by] if result.by else []),
@@ -154,7 +153,10 @@ def to_table(result: MrcResult, width: int = 80) -> str:
 
 
 def _line(cells: list[str], widths: list[int]) -> str:
-    shown = [cell if len(cell) <= w else cell[: w - 1] + "~" for cell, w in zip(cells, widths, strict=True)]
+    shown = [
+        cell if len(cell) <= w else cell[: w - 1] + "~"
+        for cell, w in zip(cells, widths, strict=True)
+    ]
     return "  ".join(cell.rjust(w) for cell, w in zip(shown, widths, strict=True))
 
 
@@ -232,7 +234,9 @@ def _facts(result: MrcResult) -> list[str]:
     if curve.sampling:
         lines.append(_sampling(curve.sampling))
     if result.next_call_reuse is not None:
-        lines.append(f"reused by the session's next call: {result.next_call_reuse:.1%} of new chunks")
+        lines.append(
+            f"reused by the session's next call: {result.next_call_reuse:.1%} of new chunks"
+        )
     if result.model is not None:
         lines.append(f"bytes: {result.model}, {result.bytes_per_token:,.0f} B of KV per token")
     return lines

@@ -91,8 +91,9 @@ def backend_curve(
         block.chunks, block.offsets, trace.array("prompt_tokens"), trace.meta.chunk_tokens
     )
     if capacities is None:
-        wanted = exact.points(DEFAULT_POINTS)
-        sizes = np.unique(np.maximum(wanted, max(stream.largest_call, 1)))
+        least = max(stream.largest_call, 1)
+        most = max(int(exact.points()[-1]), least)
+        sizes = np.unique(np.geomspace(least, most, DEFAULT_POINTS).round().astype(np.int64))
     else:
         sizes = np.unique(np.asarray(capacities, np.int64))
         if sizes.size and sizes[0] < stream.largest_call:
