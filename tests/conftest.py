@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ SHARED = REPO.parent / "shared"
 
 # Kernels compile on first use, which is no fault of the example at hand.
 settings.register_profile("default", deadline=None, derandomize=True)
-settings.load_profile("default")
+settings.register_profile("few", deadline=None, derandomize=True, max_examples=10)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 @pytest.fixture(scope="session")

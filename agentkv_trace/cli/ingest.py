@@ -138,7 +138,7 @@ def summary(done: Ingested) -> str:
     frame = done.trace.frame()
     lines = []
     for name, notes in done.notes.items():
-        counts = ", ".join(f"{notes.counts[what]:,} {what}" for what in notes.counts)
+        counts = ", ".join(f"{times:,} {what}" for what, times in notes.counts.items() if times)
         lines.append(f"{name}: {counts or 'nothing'}")
         rows = frame.filter(frame["source"] == name)
         for column in ("kind", "fidelity"):

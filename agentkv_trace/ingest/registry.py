@@ -58,4 +58,7 @@ class Source:
         return cast("Calls", import_module(f"{self.package}.calls"))
 
 
-SOURCES = (Source("codex", "Codex CLI", "agentkv_trace.ingest.codex"),)
+SOURCES = (
+    Source("codex", "Codex CLI", "agentkv_trace.ingest.codex"),
+    Source("opencode", "OpenCode", "agentkv_trace.ingest.opencode"),
+)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from agentkv_trace.errors import InputError
@@ -211,6 +210,8 @@ def write_trace(trace: Trace, path: Path) -> None:
 def _check_nulls(table: pa.Table, where: str) -> None:
     for field in COLUMNS:
         if not field.nullable and table[field.name].null_count:
+            import pyarrow.compute as pc
+
             row = pc.index(table[field.name].is_null(), True).as_py()
             raise InputError(f"{where}: row {row}: {field.name} is null; ingest again")
 
@@ -262,6 +263,8 @@ def _demand(where: str, holds: npt.NDArray[np.bool_], rule: str) -> None:
 
 
 def _lengths(lists: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    import pyarrow.compute as pc
+
     return pc.list_value_length(lists).fill_null(-1).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
 
 

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agentkv_trace.ingest.notes import Notes
 from agentkv_trace.ingest.opencode import calls, paths
+from agentkv_trace.notes import Notes
 from agentkv_trace.trace.build import TraceBuilder
 from agentkv_trace.trace.call import LoggedCall, Node
 
