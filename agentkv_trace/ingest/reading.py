@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from agentkv_trace.notes import Notes
 
-ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+COMPRESSED = ((b"\x28\xb5\x2f\xfd", "zstd"), (b"\x1f\x8b", "gzip"))
+"""How a compressed file begins, and its codec."""
 MAX_LINE = 64 << 20
 """A longer line is skipped without being held."""
 
@@ -52,31 +53,36 @@ class _Counted:
 def chunks(
     path: Path, notes: Notes, on_bytes: Callable[[int], None] | None = None
 ) -> Iterator[bytes]:
-    """Yield the content of a file in pieces, decompressed where it is zstd (by its magic number).
+    """Yield the content of a file in pieces; zstd and gzip are told by how it begins.
 
     A compressed file that ends or breaks half-way gives all that can be decompressed, then one
     counted skip. `on_bytes` is told how many bytes were read from the disk. Raises OSError where
     the file cannot be read.
     """
     with path.open("rb") as file:
-        head = file.read(len(ZSTD_MAGIC))
+        head = file.read(4)
         file.seek(0)
-        if head == ZSTD_MAGIC:
-            yield from _decompressed(path, file, notes, on_bytes)
-            return
+        for magic, codec in COMPRESSED:
+            if head.startswith(magic):
+                yield from _decompressed(path, file, codec, notes, on_bytes)
+                return
         source = _Counted(file, on_bytes)
         while data := source.read(_CHUNK):
             yield data
 
 
 def _decompressed(
-    path: Path, file: BinaryIO, notes: Notes, on_bytes: Callable[[int], None] | None
+    path: Path,
+    file: BinaryIO,
+    codec: str,
+    notes: Notes,
+    on_bytes: Callable[[int], None] | None,
 ) -> Iterator[bytes]:
     import pyarrow as pa
 
     def stream(on_bytes: Callable[[int], None] | None) -> pa.NativeFile:
         file.seek(0)
-        return pa.CompressedInputStream(pa.PythonFile(_Counted(file, on_bytes), mode="r"), "zstd")
+        return pa.CompressedInputStream(pa.PythonFile(_Counted(file, on_bytes), mode="r"), codec)
 
     source = stream(on_bytes)
     given = 0
@@ -107,7 +113,8 @@ def lines(
     """Yield `(line number, line)` of a file, split on LF only, without LF, CR and byte order mark.
 
     Empty lines are left out. A line longer than MAX_LINE is skipped and counted, and never held,
-    so memory is bounded. zstd files are decompressed. Raises OSError where the file cannot be read.
+    so memory is bounded. Compressed files are decompressed. Raises OSError where the file
+    cannot be read.
     """
     number = 1
     held: list[bytes] = []

@@ -24,7 +24,7 @@ class Paths(Protocol):
         """Return the logs below a folder, each session's once."""
 
     def looks_like(self, path: Path, head: bytes) -> bool:
-        """Tell by its first bytes whether a file is such a log."""
+        """Tell by the first bytes of its content, decompressed, whether a file is such a log."""
 
 
 class Calls(Protocol):
@@ -61,4 +61,6 @@ class Source:
 SOURCES = (
     Source("codex", "Codex CLI", "agentkv_trace.ingest.codex"),
     Source("opencode", "OpenCode", "agentkv_trace.ingest.opencode"),
+    Source("openhands", "OpenHands", "agentkv_trace.ingest.openhands"),
+    Source("requests", "raw request logs", "agentkv_trace.ingest.requests"),
 )

@@ -26,6 +26,7 @@ class Options:
     chunk_tokens: int | None = None
     salt: bytes | None = None
     strict: bool = False
+    layout: bool = False
 
 
 @dataclass(slots=True)
@@ -80,7 +81,7 @@ def _from_logs(
 ) -> Trace | None:
     from agentkv_trace.trace.build import TraceBuilder
 
-    with TraceBuilder() as builder:
+    with TraceBuilder(layout=options.layout) as builder:
         for source, paths in found.logs.items():
             notes[source.name] = kept = Notes(strict=options.strict)
             for call in source.calls.read(paths, kept, on_bytes):

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 AGENTS = 12
 """Conversations that go on at the same time."""
 TURNS = 80
-WORDS = (
-    "tide ebb slack datum gauge harbour phase drift sill basin channel height neap spring".split()
-)
+WORDS = ("tide", "ebb", "slack", "datum", "gauge", "harbour", "phase", "drift", "sill", "neap")
 BYTES_PER_TOKEN = 3.5
 START = 1_790_000_000.0
 

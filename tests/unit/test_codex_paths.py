@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentkv_trace.ingest.codex import paths
-from codex_logs import Log, said, zstd
+from codex_logs import Log, said
 
 
 def touch(path: Path, data: bytes = b"{}\n") -> Path:
@@ -95,8 +95,6 @@ ODD = {"payload": {}, "type": "response_item", "timestamp": LOG.at}
     [
         LOG.data,
         LOG.data[:200],
-        zstd(LOG.data),
-        zstd(Log().meta().context().data * 50)[:300],
         Log("0.50.0").meta().data,
         b"\xef\xbb\xbf" + LOG.data,
         b"\0" * 99 + b"\n" + LOG.data,
@@ -118,7 +116,6 @@ def test_rollouts_are_told_by_their_content(head: bytes) -> None:
         b"\0" * 500,
         b"PAR1",
         b"hello",
-        zstd(b"hello")[:8],
         b'{"type":"user","message":{"role":"user"},"timestamp":"2026-03-01T00:00:00Z"}\n',
         b'{"role":"user","content":"hi"}\n',
         b'[{"type":"message"}]',

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from datetime import timedelta
@@ -39,7 +40,7 @@ def read(*files: Path, notes: Notes | None = None) -> list[LoggedCall]:
 
 
 def read_one(one: Conversation, folder: Path, notes: Notes | None = None) -> list[LoggedCall]:
-    return read(one.write(folder / "0" * 32), notes=notes)
+    return read(one.write(folder / ("0" * 32)), notes=notes)
 
 
 def begun(**fields: Any) -> Conversation:
@@ -243,7 +244,7 @@ def test_neighbouring_users_are_one_message(tmp_path: Path) -> None:
     one.user("And the bore.", extended_content=[text("A guide to bores.")])
     one.said("Done.", "r1")
     sent = messages(read_one(one, tmp_path)[0])
-    assert roles(read(tmp_path / "0" * 32 / "base_state.json")[0]) == "su"
+    assert roles(read(tmp_path / ("0" * 32) / "base_state.json")[0]) == "su"
     assert words(sent[1]) == ["Check the sill.", "And the bore.", "A guide to bores."]
 
 
@@ -458,7 +459,7 @@ def test_sub_agents_are_sessions_and_their_usage_counts_once(tmp_path: Path) -> 
     parent = one.write(tmp_path / ("a" * 32))
     child.write(parent.parent / "subagents" / ("b" * 32))
     other.write(parent.parent / "subagents" / ("c" * 32))
-    found = read(*paths.find(tmp_path))
+    found = sorted(read(*paths.find(tmp_path)), key=lambda call: call.session)
     assert [(call.session[0], call.agent, call.kind) for call in found] == [
         ("a", "openhands", "turn"),
         ("b", "openhands:reader", "subagent"),
@@ -478,7 +479,8 @@ def test_delegates_have_the_types_they_were_spawned_with(tmp_path: Path) -> None
     child.said("Yes.", "k1")
     parent = one.write(tmp_path / ("a" * 32))
     child.write(parent.parent / "subagents" / ("b" * 32))
-    assert read(*paths.find(tmp_path))[1].agent == "openhands:writer"
+    agents = {call.session[0]: call.agent for call in read(*paths.find(tmp_path))}
+    assert agents == {"a": "openhands", "b": "openhands:writer"}
 
 
 def test_what_a_fork_copied_is_no_call_of_its_own(tmp_path: Path) -> None:
@@ -491,7 +493,7 @@ def test_what_a_fork_copied_is_no_call_of_its_own(tmp_path: Path) -> None:
     # The fork's name sorts first: whose metrics have the call decides.
     mine = fork.write(tmp_path / ("a" * 32))
     notes = Notes(strict=True)
-    found = read(mine, copied, notes=notes)
+    found = sorted(read(mine, copied, notes=notes), key=lambda call: call.session)
     assert [(call.session[0], call.kind, call.parent_session) for call in found] == [
         ("a", "fork", "b" * 32),
         ("b", "turn", None),
@@ -532,12 +534,13 @@ def test_heads_are_shared_by_equal_tools_only(tmp_path: Path) -> None:
 def test_an_image_is_sized_not_read(tmp_path: Path) -> None:
     one = begun()
     one.act("r1", "c1")
-    one.answer(
-        "c1", "page", kind="BrowserObservation", screenshot_data="iVBORw0KGgo" + "A" * 100_000
-    )
+    size = (800).to_bytes(4, "big") + (600).to_bytes(4, "big")
+    png = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\x0dIHDR" + size + bytes(75_000)
+    data = base64.b64encode(png).decode()
+    one.answer("c1", "page", kind="BrowserObservation", screenshot_data=data)
     one.said("Done.", "r2")
     call = read_one(one, tmp_path)[1]
     assert words(messages(call)[3]) == ["page"]
     assert messages(call)[3]["content"][1] == {"type": "image_url"}
-    assert messages(call)[4] == 1536
+    assert messages(call)[4] == 25 * 19
     assert call.prompt.content.startswith(b"image\0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from typing import TYPE_CHECKING
 
 import pytest
@@ -86,6 +87,16 @@ def test_a_last_line_that_is_too_long_is_counted(
 def test_compressed_files_are_told_by_their_magic_number(tmp_path: Path) -> None:
     path = write(tmp_path, zstd(b'{"a":1}\n{"b":2}\n'), "odd.name")
     assert lines(path) == [(1, b'{"a":1}'), (2, b'{"b":2}')]
+
+
+def test_gzip_is_read_too_and_may_break_off(tmp_path: Path) -> None:
+    data = gzip.compress(b'{"a":1}\n') + gzip.compress(b'{"b":2}\n')
+    assert lines(write(tmp_path, data)) == [(1, b'{"a":1}'), (2, b'{"b":2}')]
+    notes = Notes()
+    whole = gzip.compress(b"".join(b'{"n":%d}\n' % (n * 7919**3 % 10**9) for n in range(99_999)))
+    found = lines(write(tmp_path, whole[: len(whole) // 2]), notes)
+    assert len(found) > 30_000
+    assert notes.skipped == {"compressed file breaks off": 1}
 
 
 def test_frames_written_one_after_the_other_are_one_file(tmp_path: Path) -> None:

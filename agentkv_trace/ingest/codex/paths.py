@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agentkv_trace.ingest.reading import ZSTD_MAGIC
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -81,8 +79,6 @@ def _rank(path: Path) -> tuple[bool, bool, str]:
 
 def looks_like(path: Path, head: bytes) -> bool:
     """Tell from the first bytes of a file whether it is a rollout or a bundle's manifest."""
-    if head.startswith(ZSTD_MAGIC):
-        head = _first_decompressed(head)
     if path.name == "manifest.json" and b'"raw_event_log"' in head and b'"trace_id"' in head:
         return True
     if _ENVELOPE.search(head) or _FIRST_BARE.search(head):
@@ -104,16 +100,3 @@ def _is_record(line: bytes) -> bool:
     if record.get("record_type") == "state" or {"id", "timestamp", "instructions"} <= set(record):
         return True
     return kind in ("function_call", "function_call_output") and "call_id" in record
-
-
-def _first_decompressed(head: bytes) -> bytes:
-    import pyarrow as pa
-
-    found = b""
-    source = pa.CompressedInputStream(pa.BufferReader(head), "zstd")
-    try:
-        while len(found) < _ENOUGH and (data := source.read(64)):
-            found += data
-    except OSError:
-        pass
-    return found

@@ -1,0 +1,1 @@
+"""OpenHands logs: conversations, trajectories, evaluations and completions of both generations."""

@@ -1,0 +1,1 @@
+"""Logs of raw requests to a model, one record a call."""
