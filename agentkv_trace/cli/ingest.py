@@ -44,6 +44,10 @@ def ingest(
         list[str] | None,
         typer.Option("--model", "--logged-model", help="Only this model's calls, likewise."),
     ] = None,
+    tokenizer: Annotated[
+        str,
+        typer.Option(help="bytes (no vocabulary), o200k, or the path of a tokenizer.json."),
+    ] = "bytes",
     bytes_per_token: Annotated[
         float | None,
         typer.Option(help="Fix the bytes per token instead of fitting them to logged usage."),
@@ -55,6 +59,12 @@ def ingest(
         str | None,
         typer.Option(help="Make keys that tell nothing without this secret, to share the trace."),
     ] = None,
+    with_layout: Annotated[
+        bool,
+        typer.Option(
+            "--with-layout", help="Store the parts of each prompt for explain; never their text."
+        ),
+    ] = False,
     strict: Annotated[bool, typer.Option(help="Fail on anything that would be skipped.")] = False,
     verify: Annotated[bool, typer.Option(help="Read the trace back and check every row.")] = False,
     force: ForceOption = False,
@@ -83,7 +93,14 @@ def ingest(
 
     done = read_sources(
         sources or [],
-        Options(bytes_per_token, chunk_tokens, salt.encode() if salt else None, strict),
+        Options(
+            bytes_per_token=bytes_per_token,
+            chunk_tokens=chunk_tokens,
+            salt=salt.encode() if salt else None,
+            strict=strict,
+            layout=with_layout,
+            tokenizer=tokenizer,
+        ),
         call_filter(since, until, session, agent, model),
         quiet=quiet,
     )

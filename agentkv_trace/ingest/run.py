@@ -27,6 +27,7 @@ class Options:
     salt: bytes | None = None
     strict: bool = False
     layout: bool = False
+    tokenizer: str = "bytes"
 
 
 @dataclass(slots=True)
@@ -45,8 +46,10 @@ def ingest(
 ) -> Ingested:
     """Read everything that was found into one trace; `on_bytes` is told of bytes read.
 
-    Raises InputError where no call is left.
+    Raises InputError where no call is left, or options do not go together.
     """
+    if options.bytes_per_token is not None and options.tokenizer != "bytes":
+        raise InputError("--bytes-per-token: goes with --tokenizer bytes only")
     from agentkv_trace.trace.select import merge, select
     from agentkv_trace.trace.store import read_trace
 
@@ -80,8 +83,9 @@ def _from_logs(
     on_bytes: Callable[[int], None] | None,
 ) -> Trace | None:
     from agentkv_trace.trace.build import TraceBuilder
+    from agentkv_trace.trace.tokenizers import load
 
-    with TraceBuilder(layout=options.layout) as builder:
+    with TraceBuilder(load(options.tokenizer), layout=options.layout) as builder:
         for source, paths in found.logs.items():
             notes[source.name] = kept = Notes(strict=options.strict)
             for call in source.calls.read(paths, kept, on_bytes):

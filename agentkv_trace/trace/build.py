@@ -13,12 +13,16 @@ import pyarrow as pa
 from agentkv_trace.trace.calibrate import Growth, Measured, Rates, fit, head_tokens
 from agentkv_trace.trace.call import LoggedCall, Node, weakest
 from agentkv_trace.trace.chunks import CHUNK_TOKENS, SEED, extend, filler, keyed
+from agentkv_trace.trace.layout_build import LayoutBuilder
 from agentkv_trace.trace.meta import TraceMeta
 from agentkv_trace.trace.store import COLUMNS, Trace
+from agentkv_trace.trace.tokenizers import BYTES, ID_BYTES
 from agentkv_trace.trace.tree import link, new_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from agentkv_trace.trace.tokenizers import Tokenizer
 
 _SPOOL_BYTES = 64 << 20
 """Prompt text above this waits in a temporary file until the rate is known."""
@@ -41,9 +45,13 @@ class TraceBuilder:
     """Collects calls and makes a trace of them, once; `with` lets go of its spool in any case.
 
     Memory follows the number of calls, nodes and distinct chunks; prompt text is spooled.
+    Text is cut by bytes, or by the ids of a tokenizer. With `layout`, the trace also tells the
+    parts of its prompts.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tokenizer: Tokenizer | None = None, *, layout: bool = False) -> None:
+        self._tokenizer = tokenizer
+        self._layout = LayoutBuilder() if layout else None
         self._parent = array("q")
         self._opaque = array("q")
         self._sizes = array("q")
@@ -90,11 +98,13 @@ class TraceBuilder:
         fixed_bytes_per_token: float | None = None,
         salt: bytes | None = None,
     ) -> Trace:
-        """Return the trace of all calls taken, tokenised by `bytes`.
+        """Return the trace of all calls taken.
 
-        `fixed_bytes_per_token` replaces the rate fitted to the logged usage; with `salt`,
-        keys tell nothing to those who do not have it.
+        `fixed_bytes_per_token` replaces the rate fitted to the logged usage, where there is no
+        tokenizer; with `salt`, keys tell nothing to those who do not have it.
         """
+        if self._tokenizer is not None:
+            fixed_bytes_per_token = ID_BYTES
         measured = list(self._measured())
         rates = fit(self._growths, measured, fixed_bytes_per_token=fixed_bytes_per_token)
         chunk_bytes = max(1, round(CHUNK_TOKENS * rates.bytes_per_token))
@@ -121,17 +131,19 @@ class TraceBuilder:
             base_chunks=base_chunks,
             path_chunks=path_chunks,
         )
+        vocabulary = {"name": BYTES, "bytes_per_chunk": chunk_bytes}
+        if self._tokenizer is not None:
+            vocabulary = self._tokenizer.meta
         meta = TraceMeta(
             CHUNK_TOKENS,
-            {
-                "name": "bytes",
-                "bytes_per_chunk": chunk_bytes,
-                "reasoning_scale": round(rates.reasoning_scale, 3),
-            },
+            vocabulary | {"reasoning_scale": round(rates.reasoning_scale, 3)},
             salted=salt is not None,
             sources=sources,
         )
-        return Trace(table, meta, keys=(new_offsets, new))
+        layout = self._layout and self._layout.finish(
+            prompt, path, ends * CHUNK_TOKENS // chunk_bytes, salt
+        )
+        return Trace(table, meta, keys=(new_offsets, new), parts=layout)
 
     def _take(self, node: Node) -> int:
         """Store a node and those before it, once each; return its number."""
@@ -141,7 +153,11 @@ class TraceBuilder:
             fresh.append(at)
             at = at.parent
         for each in reversed(fresh):
+            known = len(self._parent)
             each.index = self._store(each)
+            # A head that is there already has its part too.
+            if self._layout is not None and each.index == known:
+                self._layout.add(each, -1 if each.parent is None else each.parent.index)
             each.content = b""
         return node.index
 
@@ -150,13 +166,15 @@ class TraceBuilder:
         if parent is None:
             return self._store_head(node.content, node.tokens or 0)
         at = parent.index
-        opaque = _TEXT if node.tokens is None else node.tokens
+        opaque, data = node.tokens, node.content
+        if opaque is None:
+            opaque, data = _TEXT, data if self._tokenizer is None else self._tokenizer.ids(data)
         self._parent.append(at)
         self._opaque.append(opaque)
-        self._sizes.append(len(node.content))
-        self._spool.write(node.content)
+        self._sizes.append(len(data))
+        self._spool.write(data)
         self._fitted.append(node.fitted)
-        self._visible.append(self._visible[at] + (len(node.content) if opaque == _TEXT else 0))
+        self._visible.append(self._visible[at] + (len(data) if opaque == _TEXT else 0))
         self._fixed.append(self._fixed[at] + (0 if node.fitted else max(opaque, 0)))
         self._reasoning.append(self._reasoning[at] + (opaque if node.fitted else 0))
         self._head_of.append(self._head_of[at])

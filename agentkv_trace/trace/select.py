@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from agentkv_trace.errors import InputError
+from agentkv_trace.trace.layout import select_rows
 from agentkv_trace.trace.store import COLUMNS, Trace
 from agentkv_trace.trace.tree import link, new_keys
 
@@ -151,6 +152,10 @@ def _joined(traces: Sequence[Trace], masks: Sequence[Mask], meta: TraceMeta) -> 
     known, known_chunks, offsets, own = _own_keys(traces, origin.tolist(), number.tolist())
     base, base_chunks = link(known, known_chunks, offsets, own)
     keys = new_keys(known_chunks, offsets, own, base_chunks)
+    layouts = [layout for trace in traces if (layout := trace.layout()) is not None]
+    parts = None
+    if len(layouts) == len(traces):
+        parts = select_rows(layouts, origin.tolist(), number.tolist())
     columns = {
         "call": np.arange(len(order), dtype=np.int32),
         "base": base,
@@ -159,7 +164,7 @@ def _joined(traces: Sequence[Trace], masks: Sequence[Mask], meta: TraceMeta) -> 
     for name, values in columns.items():
         at = table.schema.get_field_index(name)
         table = table.set_column(at, COLUMNS.field(name), pa.array(values))
-    return Trace(table, meta, keys=keys)
+    return Trace(table, meta, keys=keys, parts=parts)
 
 
 def _own_keys(

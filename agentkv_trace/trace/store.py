@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from agentkv_trace.errors import InputError
 from agentkv_trace.trace.call import FIDELITIES, KINDS, TIME_SOURCES, USAGE_SOURCES
+from agentkv_trace.trace.layout import LAYOUT, Layout
 from agentkv_trace.trace.meta import TraceMeta
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Trace:
     meta: TraceMeta
     path: Path | None = None
     keys: tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]] | None = None
+    parts: Layout | None = None
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -112,6 +114,23 @@ class Trace:
         offsets = np.concatenate([[0], np.cumsum(self._key_counts())])
         return offsets, np.concatenate(keys) if keys else np.empty(0, np.uint64)
 
+    def layout(self) -> Layout | None:
+        """Return the parts of the prompts, None where the trace was made without them.
+
+        Raises InputError where the stored column is damaged.
+        """
+        if self.parts is not None or self.path is None:
+            return self.parts
+        file = _open(self.path)
+        if LAYOUT.name not in file.schema_arrow.names:
+            return None
+        try:
+            column = file.read(columns=[LAYOUT.name])[LAYOUT.name]
+        except (OSError, pa.ArrowException) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(f"{self.path}: damaged layout ({reason}); ingest again") from None
+        return Layout.of_column(column, str(self.path))
+
     def coarsen(self, chunk_tokens: int) -> Trace:
         """Return the trace at a coarser chunk size, a multiple of its own.
 
@@ -146,7 +165,7 @@ class Trace:
             at = table.schema.get_field_index(name)
             table = table.set_column(at, COLUMNS.field(name), pa.array(values))
         meta = replace(self.meta, chunk_tokens=chunk_tokens)
-        return Trace(table, meta, keys=(new_offsets, keys[take]))
+        return Trace(table, meta, keys=(new_offsets, keys[take]), parts=self.layout())
 
     def _key_counts(self) -> npt.NDArray[np.int64]:
         counts = self.array("path_chunks").astype(np.int64) - self.array("base_chunks")
@@ -196,6 +215,11 @@ def write_trace(trace: Trace, path: Path) -> None:
     offsets, keys = trace.new_chunks()
     schema = COLUMNS.append(_NEW_CHUNKS).with_metadata({_KEY: trace.meta.to_json()})
     words = [field.name for field in COLUMNS if field.type == _WORD]
+    layout = trace.layout()
+    column = None if layout is None else layout.column()
+    if column is not None:
+        schema = schema.append(LAYOUT)
+        words += [f"{LAYOUT.name}.parts.list.element.{name}" for name in ("kind", "role")]
     with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=words) as writer:
         for first in range(0, max(len(trace), 1), ROW_GROUP):
             last = min(first + ROW_GROUP, len(trace))
@@ -204,7 +228,10 @@ def write_trace(trace: Trace, path: Path) -> None:
                 pa.array(offsets[first : last + 1] - offsets[first]),
                 pa.array(keys[offsets[first] : offsets[last]]),
             ).cast(_NEW_CHUNKS.type)
-            writer.write_table(rows.append_column(_NEW_CHUNKS, lists).cast(schema))
+            rows = rows.append_column(_NEW_CHUNKS, lists)
+            if column is not None:
+                rows = rows.append_column(LAYOUT, column.slice(first, last - first))
+            writer.write_table(rows.cast(schema))
 
 
 def _check_nulls(table: pa.Table, where: str) -> None:
