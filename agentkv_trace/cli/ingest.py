@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from agentkv_trace.ingest.run import Ingested, Options
     from agentkv_trace.notes import Notes
+    from agentkv_trace.trace.agreement import Agreement
     from agentkv_trace.trace.select import Filter
 
 
@@ -152,7 +153,10 @@ def _standard_input(folder: Path) -> str:
 
 def summary(done: Ingested) -> str:
     """Return what was read, in words."""
+    from agentkv_trace.trace.agreement import agreement
+
     frame = done.trace.frame()
+    agreed = agreement(done.trace)
     lines = []
     for name, notes in done.notes.items():
         counts = ", ".join(f"{times:,} {what}" for what, times in notes.counts.items() if times)
@@ -162,6 +166,8 @@ def summary(done: Ingested) -> str:
             values = rows[column].cast(str).value_counts(sort=True)
             words = ", ".join(f"{count:,} {word}" for word, count in values.iter_rows())
             lines.append(f"  {column}: {words}")
+        if name in agreed:
+            lines.append(f"  {_agreement(agreed[name])}")
         lines.extend(f"  skipped: {line}" for line in _skips(notes))
     tokens = int(done.trace.array("prompt_tokens").sum(dtype="int64"))
     chunk = done.trace.meta.tokenizer.get("bytes_per_chunk")
@@ -171,6 +177,19 @@ def summary(done: Ingested) -> str:
         f"{tokens:,} prompt tokens{rate}"
     )
     return "\n".join(lines)
+
+
+def _agreement(found: Agreement) -> str:
+    said = (
+        f"usage: logged less rebuilt prompt tokens: median {found.median_residual:+,.0f}, "
+        f"worst {found.worst_residual:+,} in {found.calls:,} calls"
+    )
+    if found.cached_beyond:
+        said += (
+            f"; {found.cached_beyond:,} calls reused more than any earlier call here shares: "
+            "calls are missing, or prompts are not rebuilt right"
+        )
+    return said
 
 
 def _skips(notes: Notes) -> Iterator[str]:

@@ -83,10 +83,13 @@ def _add_folder(found: Found, folder: Path, wanted: Source | Format | None) -> N
         if files:
             return
     sources = SOURCES if wanted is None else (wanted,)
-    logs = {source: source.paths.find(folder) for source in sources if isinstance(source, Source)}
-    for source, paths in logs.items():
-        _add(found.logs, source, paths)
-    if not any(logs.values()):
+    any_found = False
+    for source in sources:
+        if isinstance(source, Source) and not (source.generic and any_found):
+            logs = source.paths.find(folder)
+            any_found |= bool(logs)
+            _add(found.logs, source, logs)
+    if not any_found:
         known = ", ".join(source.title for source in sources)
         raise InputError(f"{folder}: no logs below this folder (looked for: {known})")
 

@@ -41,11 +41,16 @@ class Calls(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One agent's logs: its name on the command line and its package."""
+    """One agent's logs: its name on the command line and its package.
+
+    A `generic` source is looked for in a folder only where no agent's own logs are: what stands
+    beside those records the same calls.
+    """
 
     name: str
     title: str
     package: str
+    generic: bool = False
 
     @property
     def paths(self) -> Paths:
@@ -62,5 +67,5 @@ SOURCES = (
     Source("codex", "Codex CLI", "agentkv_trace.ingest.codex"),
     Source("opencode", "OpenCode", "agentkv_trace.ingest.opencode"),
     Source("openhands", "OpenHands", "agentkv_trace.ingest.openhands"),
-    Source("requests", "raw request logs", "agentkv_trace.ingest.requests"),
+    Source("requests", "raw request logs", "agentkv_trace.ingest.requests", generic=True),
 )

@@ -44,7 +44,9 @@ def test_the_order_of_names_does_not_matter(tmp_path: Path) -> None:
     assert all(other == first for other in others)
 
 
-def test_globs_prefixes_compression_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_globs_prefixes_compression_and_standard_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "odd.name").write_bytes(zstd(LOG.read_bytes()))
     names = {
         "compressed": str(tmp_path / "odd.name"),
@@ -196,3 +198,20 @@ def test_no_word_of_a_prompt_is_in_the_trace(out: Path) -> None:
     stored = out.read_bytes().decode("latin-1")
     assert len(words) > 100
     assert not [word for word in words if word in stored]
+
+
+def test_request_logs_beside_an_agents_own_are_not_counted_twice(tmp_path: Path, out: Path) -> None:
+    shutil.copy(LOG, tmp_path)
+    body = {"model": "m", "messages": [{"role": "user", "content": "high tide?"}]}
+    record = {"body": body, "usage": {"prompt_tokens": 9, "completion_tokens": 1}}
+    requests = tmp_path / "requests.jsonl"
+    requests.write_text(json.dumps(record) + "\n")
+    assert main(["ingest", str(tmp_path), "-o", str(out), "-q"]) == 0
+    assert set(read_trace(out).frame()["source"].cast(str)) == {"codex"}
+    assert main(["ingest", str(requests), "-o", str(out), "-q", "--force"]) == 0
+    assert len(read_trace(out)) == 1
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    shutil.copy(requests, alone)
+    assert main(["ingest", str(alone), "-o", str(out), "-q", "--force"]) == 0
+    assert len(read_trace(out)) == 1
