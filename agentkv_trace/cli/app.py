@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentkv_trace import __version__
-from agentkv_trace.cli import export, ingest, mrc, report, warmup
+from agentkv_trace.cli import export, ingest, mrc, report, sources, warmup
 from agentkv_trace.cli.output import say
 from agentkv_trace.errors import AgentKVError
 
@@ -20,6 +20,7 @@ VERBS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("ingest", ingest.ingest),
     ("mrc", mrc.mrc),
     ("report", report.report),
+    ("sources", sources.sources),
     ("export", export.export),
     ("warmup", warmup.warmup),
 )
@@ -60,11 +61,8 @@ def start(
     ] = False,
 ) -> None:
     """Run without a verb: see which agents' logs are on this machine."""
-    if context.invoked_subcommand is None:
-        from agentkv_trace.cli import sources
-
-        if not sources.summary():
-            print(context.get_help())
+    if context.invoked_subcommand is None and not sources.summary():
+        print(context.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
