@@ -36,3 +36,11 @@ class Notes:
         places = self.examples.setdefault(reason, [])
         if len(places) < MAX_EXAMPLES:
             places.append(where)
+
+    def merge(self, other: Notes) -> None:
+        """Add what another reader of the same source has noted."""
+        self.counts.update(other.counts)
+        self.skipped.update(other.skipped)
+        for reason, places in other.examples.items():
+            kept = self.examples.setdefault(reason, [])
+            kept.extend(places[: MAX_EXAMPLES - len(kept)])

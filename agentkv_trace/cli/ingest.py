@@ -66,6 +66,10 @@ def ingest(
             "--with-layout", help="Store the parts of each prompt for explain; never their text."
         ),
     ] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", "-j", help="Processes that read; default: by the size of the logs."),
+    ] = None,
     strict: Annotated[bool, typer.Option(help="Fail on anything that would be skipped.")] = False,
     verify: Annotated[bool, typer.Option(help="Read the trace back and check every row.")] = False,
     force: ForceOption = False,
@@ -90,6 +94,8 @@ def ingest(
         raise InputError("--bytes-per-token: must be between 0.25 and 64")
     if chunk_tokens is not None and chunk_tokens < 1:
         raise InputError("--chunk-tokens: must be at least 1")
+    if jobs is not None and jobs < 1:
+        raise InputError("--jobs: must be at least 1")
     from agentkv_trace.ingest.run import Options
 
     done = read_sources(
@@ -101,6 +107,7 @@ def ingest(
             strict=strict,
             layout=with_layout,
             tokenizer=tokenizer,
+            jobs=jobs,
         ),
         call_filter(since, until, session, agent, model),
         quiet=quiet,

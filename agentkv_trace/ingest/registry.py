@@ -36,7 +36,17 @@ class Calls(Protocol):
         notes: Notes,
         on_bytes: Callable[[int], None] | None = None,
     ) -> Iterator[LoggedCall]:
-        """Yield the calls of all files, each session's in order; one bad file loses no other."""
+        """Yield the calls of all files, each session's in order; one bad file loses no other.
+
+        A module may also have `parts(files)`: the files split into those that must be read
+        together, so that parts can be read at the same time.
+        """
+
+
+def parts(source: Source, files: Sequence[Path]) -> list[list[Path]]:
+    """Split files into those that must be read together: all of them unless the source knows."""
+    split = getattr(source.calls, "parts", None)
+    return [list(files)] if split is None else cast("list[list[Path]]", split(files))
 
 
 @dataclass(frozen=True, slots=True)

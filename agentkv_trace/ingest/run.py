@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from agentkv_trace.trace.store import Trace
 
 
+PARALLEL_BYTES = 256 << 20
+"""Logs below this are read sooner than further processes start."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """How logs become a trace."""
@@ -28,6 +33,7 @@ class Options:
     strict: bool = False
     layout: bool = False
     tokenizer: str = "bytes"
+    jobs: int | None = None
 
 
 @dataclass(slots=True)
@@ -85,11 +91,25 @@ def _from_logs(
     from agentkv_trace.trace.build import TraceBuilder
     from agentkv_trace.trace.tokenizers import load
 
+    notes |= {source.name: Notes(strict=options.strict) for source in found.logs}
+    jobs = _jobs(found, options)
     with TraceBuilder(load(options.tokenizer), layout=options.layout) as builder:
-        for source, paths in found.logs.items():
-            notes[source.name] = kept = Notes(strict=options.strict)
-            for call in source.calls.read(paths, kept, on_bytes):
-                builder.add(call)
+        if jobs > 1:
+            from agentkv_trace.ingest import parallel
+
+            parallel.read(
+                found.logs,
+                builder,
+                notes,
+                jobs=jobs,
+                tokenizer=options.tokenizer,
+                strict=options.strict,
+                on_bytes=on_bytes,
+            )
+        else:
+            for source, paths in found.logs.items():
+                for call in source.calls.read(paths, notes[source.name], on_bytes):
+                    builder.add(call)
         if not len(builder):
             return None
         trace = builder.finish(
@@ -98,6 +118,16 @@ def _from_logs(
             salt=options.salt,
         )
     return trace if options.chunk_tokens is None else trace.coarsen(options.chunk_tokens)
+
+
+def _jobs(found: Found, options: Options) -> int:
+    """Return how many processes read: one where more would not pay, or the layout is kept."""
+    if options.layout:
+        return 1
+    if options.jobs is not None:
+        return options.jobs
+    size = sum(path.stat().st_size for path in found.paths() if path.is_file())
+    return (os.cpu_count() or 1) if size > PARALLEL_BYTES else 1
 
 
 def _lines(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from array import array
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from agentkv_trace.trace.tree import link, new_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from agentkv_trace.trace.tokenizers import Tokenizer
 
@@ -39,6 +41,20 @@ class _Row:
     index: int
     prompt: int
     path: int
+
+
+@dataclass(frozen=True, slots=True)
+class Harvest:
+    """What a builder has taken, for another process: nodes in order, and the calls on them."""
+
+    parent: array[int]
+    opaque: array[int]
+    sizes: array[int]
+    fitted: bytearray
+    typical: list[int]
+    rows: list[_Row]
+    growths: list[Growth]
+    text: Path
 
 
 class TraceBuilder:
@@ -90,6 +106,35 @@ class TraceBuilder:
         call.prompt = call.path = _GONE
         self._last[call.session] = row
         self._rows.append(row)
+
+    def harvest(self, path: Path) -> Harvest:
+        """Return what was taken, to be absorbed by another builder; its text goes to `path`."""
+        self._spool.seek(0)
+        with path.open("wb") as file:
+            shutil.copyfileobj(self._spool, file)
+        typical = [self._typical.get(node, 0) for node in self._heads.values()]
+        return Harvest(
+            self._parent, self._opaque, self._sizes, self._fitted, typical, self._rows,
+            self._growths, path,
+        )  # fmt: skip
+
+    def absorb(self, harvest: Harvest) -> None:
+        """Take all calls of another builder, whose sessions are none of this one's."""
+        numbers = array("q")
+        typical = iter(harvest.typical)
+        nodes = zip(harvest.parent, harvest.opaque, harvest.sizes, harvest.fitted, strict=True)
+        with harvest.text.open("rb") as text:
+            for parent, opaque, size, fitted in nodes:
+                data = text.read(size)
+                if parent < 0:
+                    numbers.append(self._store_head(data, next(typical)))
+                else:
+                    numbers.append(self._append(numbers[parent], opaque, data, fitted=bool(fitted)))
+        for row in harvest.rows:
+            row.prompt, row.path = numbers[row.prompt], numbers[row.path]
+            self._last[row.call.session] = row
+        self._rows.extend(harvest.rows)
+        self._growths.extend(harvest.growths)
 
     def finish(
         self,
@@ -169,14 +214,17 @@ class TraceBuilder:
         opaque, data = node.tokens, node.content
         if opaque is None:
             opaque, data = _TEXT, data if self._tokenizer is None else self._tokenizer.ids(data)
+        return self._append(at, opaque, data, fitted=node.fitted)
+
+    def _append(self, at: int, opaque: int, data: bytes, *, fitted: bool) -> int:
         self._parent.append(at)
         self._opaque.append(opaque)
         self._sizes.append(len(data))
         self._spool.write(data)
-        self._fitted.append(node.fitted)
+        self._fitted.append(fitted)
         self._visible.append(self._visible[at] + (len(data) if opaque == _TEXT else 0))
-        self._fixed.append(self._fixed[at] + (0 if node.fitted else max(opaque, 0)))
-        self._reasoning.append(self._reasoning[at] + (opaque if node.fitted else 0))
+        self._fixed.append(self._fixed[at] + (0 if fitted else max(opaque, 0)))
+        self._reasoning.append(self._reasoning[at] + (opaque if fitted else 0))
         self._head_of.append(self._head_of[at])
         return len(self._parent) - 1
 

@@ -36,11 +36,12 @@ def test_the_samples_become_a_trace(out: Path, capsys: pytest.CaptureFixture[str
     assert len(read_trace(out)) == 220
 
 
-def test_the_order_of_names_does_not_matter(tmp_path: Path) -> None:
+def test_neither_the_order_of_names_nor_the_number_of_jobs_matters(tmp_path: Path) -> None:
     logs = sorted(map(str, SAMPLES.rglob("*.jsonl")))
     for name, given in (("a", logs), ("b", logs[::-1]), ("c", [*logs, str(SAMPLES)])):
         assert main(["ingest", *given, "-o", str(tmp_path / name), "-q"]) == 0
-    first, *others = [(tmp_path / name).read_bytes() for name in "abc"]
+    assert main(["ingest", *logs[::-1], "-o", str(tmp_path / "d"), "-q", "--jobs", "3"]) == 0
+    first, *others = [(tmp_path / name).read_bytes() for name in "abcd"]
     assert all(other == first for other in others)
 
 
@@ -215,3 +216,26 @@ def test_request_logs_beside_an_agents_own_are_not_counted_twice(tmp_path: Path,
     shutil.copy(requests, alone)
     assert main(["ingest", str(alone), "-o", str(out), "-q", "--force"]) == 0
     assert len(read_trace(out)) == 1
+
+
+def test_several_jobs_count_and_fail_like_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentkv_trace.ingest.parallel.BATCH_BYTES", 1)
+    logs = tmp_path / "sessions"
+    shutil.copytree(SAMPLES, logs)
+    bad = (
+        logs / "sessions" / "rollout-2026-10-05T09-00-00-01a10b4a-0000-7000-8000-000000000000.jsonl"
+    )
+    bad.write_bytes(b"\0" * 99 + b"\n")
+    said = []
+    for jobs in ("1", "3"):
+        out = tmp_path / jobs
+        assert main(["ingest", str(logs), "-o", str(out), "--jobs", jobs]) == 0
+        said.append(capsys.readouterr().err.replace(str(out), "OUT"))
+    assert said[0] == said[1]
+    assert "skipped: 1 x line of NUL bytes" in said[0]
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "3").read_bytes()
+    words = ["ingest", str(logs), "-o", str(tmp_path / "s"), "--jobs", "3", "--strict"]
+    assert main(words) == 2
+    assert "line of NUL bytes" in capsys.readouterr().err

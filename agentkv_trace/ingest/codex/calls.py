@@ -11,13 +11,13 @@ from agentkv_trace.ingest.codex.heads import base_key
 from agentkv_trace.ingest.codex.merge import merged
 from agentkv_trace.ingest.codex.records import STARTS, Meta, whole
 from agentkv_trace.ingest.codex.thread import Thread
+from agentkv_trace.notes import Notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from agentkv_trace.ingest.codex.pending import Found
-    from agentkv_trace.notes import Notes
     from agentkv_trace.trace.call import LoggedCall
 
 MAX_ANCESTORS = 64
@@ -46,6 +46,30 @@ def read(
         yield from _counted(merged(calls, traced.pop(thread, [])), notes)
     for rest in traced.values():
         yield from _counted(iter(rest), notes)
+
+
+def parts(files: Sequence[Path]) -> list[list[Path]]:
+    """Split files by lineage: forks and sub-agents need their parents, bundles their rollouts."""
+    found = Files(files, Notes())
+    if found.bundles:
+        # A bundle tells the threads it holds only when it is read.
+        return [list(files)]
+    root: dict[str, str] = {}
+
+    def find(thread: str) -> str:
+        while root.setdefault(thread, thread) != thread:
+            thread = root[thread]
+        return thread
+
+    for thread, (_, meta) in found.threads.items():
+        for other in (meta.parent, meta.forked_from, meta.base_thread):
+            if other is not None:
+                root[find(thread)] = find(other)
+    groups: dict[str, list[Path]] = {}
+    for path in dict.fromkeys(files):
+        known = found.thread_of.get(path)
+        groups.setdefault(str(path) if known is None else find(known), []).append(path)
+    return list(groups.values())
 
 
 def _counted(calls: Iterator[Found], notes: Notes) -> Iterator[LoggedCall]:

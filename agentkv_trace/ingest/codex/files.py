@@ -30,12 +30,13 @@ _META_WITHIN = 20
 class Files:
     """Rollouts by thread, in the order given, and trace bundles.
 
-    Of two files of one thread the larger is taken. `sent_bases` holds the base instructions as
-    they were really sent, where a bundle shows them, by `heads.base_key`.
+    Of two files of one thread the larger is taken; `thread_of` has both. `sent_bases` holds the
+    base instructions as they were really sent, where a bundle shows them, by `heads.base_key`.
     """
 
     def __init__(self, paths: Sequence[Path], notes: Notes) -> None:
         self.threads: dict[str, tuple[Path, Meta]] = {}
+        self.thread_of: dict[Path, str] = {}
         self.bundles: list[Path] = []
         self.sent_bases: dict[tuple[str, ...], str] = {}
         self._notes = notes
@@ -55,6 +56,7 @@ class Files:
             self._notes.skip("empty file", str(path))
             return
         meta = _meta_in(path)
+        self.thread_of[path] = meta.thread
         known = self.threads.get(meta.thread)
         if known is not None:
             self._notes.count("files of a thread that another file holds")
