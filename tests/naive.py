@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from bisect import bisect_left
+from collections import Counter, OrderedDict
 
 # --- prefix tree ---------------------------------------------------------------------------
 
@@ -349,3 +350,446 @@ class DistanceCurve:
             if self.prefix_hit_ratio(capacity) >= prefix_hit_ratio:
                 return capacity
         return None
+
+
+# --- chunk engine and SHARDS: a Python list as LRU stack, the most recent chunk first -----------
+
+
+def stack_distances(chunks):  # type: ignore[no-untyped-def]
+    """Return each reference's distance in a flat stream, 0 at first touch."""
+    stack, distances = [], []
+    for chunk in chunks:
+        distances.append(stack.index(chunk) + 1 if chunk in stack else 0)
+        _to_front(stack, chunk)
+    return distances
+
+
+def call_distances(calls, order):  # type: ignore[no-untyped-def]
+    """Return per call the distances of what it looks up; calls are (path, chunks to look up)."""
+    stack, found = [], []
+    for path, looked in calls:
+        found.append([stack.index(c) + 1 if c in stack else 0 for c in path[:looked]])
+        for chunk in path if order == "head-first" else reversed(path):
+            _to_front(stack, chunk)
+    return found
+
+
+def cache_hits(calls, order, capacity):  # type: ignore[no-untyped-def]
+    """Return (resident chunks, leading run of them) of each call in an LRU cache."""
+    cache, hits = OrderedDict(), []
+    for path, looked in calls:
+        prompt = path[:looked]
+        hits.append((sum(chunk in cache for chunk in prompt), _leading(prompt, cache)))
+        for chunk in path if order == "head-first" else reversed(path):
+            cache[chunk] = None
+            cache.move_to_end(chunk)
+            if len(cache) > capacity:
+                cache.popitem(last=False)
+    return hits
+
+
+def _to_front(stack, chunk):  # type: ignore[no-untyped-def]
+    if chunk in stack:
+        stack.remove(chunk)
+    stack.insert(0, chunk)
+
+
+def mixed(key: int) -> int:
+    """Return splitmix64's finaliser of a key."""
+    key = (key ^ key >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    key = (key ^ key >> 27) * 0x94D049BB133111EB % 2**64
+    return key ^ key >> 31
+
+
+def sampling_hash(key: int, seed: int) -> int:
+    """Return the 64 bits that decide whether SHARDS takes a chunk."""
+    return mixed(key ^ mixed((seed + 1) * 0x9E3779B97F4A7C15 % 2**64))
+
+
+def is_sampled(key: int, rate: float, seed: int) -> bool:
+    """Tell whether SHARDS takes a chunk."""
+    return sampling_hash(key, seed) < rate * 2**64
+
+
+def calibrated(distances, units, rate, references, cold_references):  # type: ignore[no-untyped-def]
+    """Return a fixed-rate sample's hits within 0, 1, ... sampled chunks, in the whole stream.
+
+    `distances` and `units` are those of its references; chunks are as many as are cold.
+    """
+    a = 1 / rate - 1
+    seen, cold_seen = {}, {}
+    refs, colds = Counter(units), Counter(u for u, d in zip(units, distances, strict=True) if not d)
+    c, g = [], []
+    for unit, distance in zip(units, distances, strict=True):
+        before, cold_before = seen.get(unit, 0), cold_seen.get(unit, 0)
+        c.append(a * (cold_before + (0 if distance else before + 1)))
+        g.append(a * ((before + 1) ** 3 - before**3))
+        seen[unit] = before + 1
+        cold_seen[unit] = cold_before + (not distance)
+    missing = references - len(distances) / rate
+    more_cold = cold_references - sum(colds.values()) / rate
+    # The weights (1 + p*c + q*g) / rate must make up for what is missing of both totals.
+    total_c, total_g = sum(c) / rate, sum(g) / rate
+    cold_c = sum(x for x, d in zip(c, distances, strict=True) if not d) / rate
+    cold_g = sum(x for x, d in zip(g, distances, strict=True) if not d) / rate
+    determinant = cold_c * total_g - cold_g * total_c
+    if determinant > 1e-9 * cold_c * total_g:
+        p = (more_cold * total_g - missing * cold_g) / determinant
+        q = (missing * cold_c - more_cold * total_c) / determinant
+    else:
+        p, q = 0, missing / total_g
+    variance = a / rate * sum(n**2 for n in refs.values())
+    covariance = a / rate * sum(refs[u] * colds[u] for u in refs)
+    cold_variance = a / rate * sum(n**2 for n in colds.values())
+    slope = covariance / cold_variance
+    unexplained = missing - slope * more_cold
+    head = 0
+    if q > 0:
+        head = max(refs.values()) / sum(n**2 for n in refs.values()) ** 0.5
+        if unexplained > 0:
+            left = max(variance - slope * covariance, 0)
+            head = max(head, 1 - 1.5**2 * left / unexplained**2)
+    in_front = head * q * sum(x for x, d in zip(g, distances, strict=True) if d) / rate
+    hits, highest = [0], 0
+    for capacity in range(1, sum(colds.values()) + 1):
+        within = [i for i, d in enumerate(distances) if 0 < d <= capacity]
+        sum_of = sum(1 + p * c[i] + (1 - head) * q * g[i] for i in within) / rate + in_front
+        highest = max(highest, min(sum_of, references - cold_references))
+        hits.append(highest)
+    return hits
+
+
+def distances_by_position(chunks):  # type: ignore[no-untyped-def]
+    """Return what `stack_distances` does, from a sorted list of last positions."""
+    last, positions, distances = {}, [], []
+    for now, chunk in enumerate(chunks):
+        distances.append(0)
+        if chunk in last:
+            index = bisect_left(positions, last[chunk])
+            distances[-1] = len(positions) - index
+            del positions[index]
+        positions.append(now)
+        last[chunk] = now
+    return distances
+
+
+# ---- Report: a workload of one-chunk calls, from nothing but their distances
+
+
+class DistanceWorkload:
+    """A workload whose call i is one chunk with the i-th distance; what is cold never hits."""
+
+    def __init__(self, curve, facts, chunk_tokens=16):
+        self.curve, self.facts, self.chunk_tokens = curve, facts, chunk_tokens
+        self.distances = [*curve.distances, *[None] * (curve.references - len(curve.distances))]
+
+    def host_chunk_tokens(self, backend):
+        return self.chunk_tokens
+
+    def host_chunks(self, backend, rank_bytes, kv_bytes_per_token):
+        return rank_bytes // (self.chunk_tokens * kv_bytes_per_token)
+
+    def smallest_pool(self, backend):
+        return 1
+
+    def use(self, backend, pool_tokens, host_chunks):
+        import numpy as np
+
+        from agentkv_trace.tiers.use import TierUse
+
+        def tokens(flags):
+            return np.array(flags, np.int64) * self.chunk_tokens
+
+        pool = pool_tokens // self.chunk_tokens
+        found = []
+        for host in host_chunks:
+            gpu = [d is not None and d <= pool for d in self.distances]
+            either = [d is not None and d <= max(pool, host) for d in self.distances]
+            stored = [host > 0 and not (d is not None and d <= host) for d in self.distances]
+            kept = np.zeros(len(self.distances), np.int64)
+            found.append(
+                TierUse(
+                    tokens([True] * len(self.distances)),
+                    tokens(gpu),
+                    tokens(either) - tokens(gpu),
+                    tokens(stored),
+                    kept,
+                    host * self.chunk_tokens,
+                )
+            )
+        return found
+
+
+# ---- Host tiers: each call gives (GPU hits, restored, written, evicted before reuse) in chunks
+
+
+class _Use:
+    """Counts what is written to a host tier and what leaves it unused."""
+
+    def __init__(self):
+        self.used, self.rows = set(), []
+
+    def write(self, chunk):
+        self.used.discard(chunk)
+        self.written += 1
+
+    def evict(self, chunk):
+        self.evicted += chunk not in self.used
+
+    def start(self):
+        self.written = self.evicted = 0
+
+    def end(self, gpu, restored):
+        self.rows.append((gpu, restored, self.written, self.evicted))
+
+
+def ideal_tier(calls, capacity):
+    """An LRU stack; a call is (whole path, chunks of its prompt). Gives (hits, written, evicted)."""
+    stack, use = [], _Use()
+    for path, prompt in calls:
+        use.start()
+        resident = stack[:capacity]
+        hits = _leading(path[:prompt], resident)
+        use.used.update(path[:hits])
+        for chunk in path:
+            if chunk not in resident:
+                use.write(chunk)
+        stack = path + [c for c in stack if c not in path]
+        for chunk in {*resident, *path} - set(stack[:capacity]):
+            use.evict(chunk)
+        use.end(hits, 0)
+    return [(hits, written, evicted) for hits, _, written, evicted in use.rows]
+
+
+def simple_eager(calls, chunk_tokens, pool, capacity):
+    """vLLM's second pool: missing chunks are appended, loaded ones move back, head first."""
+    gpu = vllm_pool_hits(calls, chunk_tokens, pool)
+    host, use = OrderedDict(), _Use()
+    for (path, tokens), on_gpu in zip(calls, gpu, strict=True):
+        use.start()
+        hit = on_gpu
+        while hit < max(tokens - 1, 0) // chunk_tokens and path[hit] in host:
+            host.move_to_end(path[hit])
+            hit += 1
+        use.used.update(path[:hit])
+        missing = [chunk for chunk in path if chunk not in host][:capacity]
+        while len(host) + len(missing) > capacity:
+            use.evict(host.popitem(last=False)[0])
+        for chunk in missing:
+            use.write(chunk)
+            host[chunk] = None
+        use.end(on_gpu, hit - on_gpu)
+    return use.rows
+
+
+def simple_lazy(calls, chunk_tokens, pool, capacity):
+    """An LRU pool whose evicted chunks go to a second one unless they are there."""
+    gpu, host, use = OrderedDict(), OrderedDict(), _Use()
+    for path, tokens in calls:
+        use.start()
+        most = max(tokens - 1, 0) // chunk_tokens
+        on_gpu = _leading(path[:most], gpu)
+        hit = on_gpu
+        while hit < most and path[hit] in host:
+            host.move_to_end(path[hit])
+            hit += 1
+        use.used.update(path[:hit])
+        for chunk in path:
+            gpu.pop(chunk, None)
+        while len(gpu) + -(-tokens // chunk_tokens) > pool:
+            chunk = gpu.popitem(last=False)[0]
+            if chunk not in host:
+                if len(host) == capacity:
+                    use.evict(host.popitem(last=False)[0])
+                use.write(chunk)
+                host[chunk] = None
+        for chunk in reversed(path):
+            gpu[chunk] = None
+        use.end(on_gpu, hit - on_gpu)
+    return use.rows
+
+
+class _Copy(_Node):
+    """A node of the tree with copies on the GPU and in host memory."""
+
+    def __init__(self, key, parent, used):
+        super().__init__(key, parent, used)
+        self.gpu, self.host, self.met, self.hit = True, False, 0, False
+
+    def all(self):
+        yield self
+        for child in self.children.values():
+            yield from child.all()
+
+
+class HiCache:
+    """SGLang's two tiers on a tree of nodes; threshold 0 is write-back."""
+
+    def __init__(self, pool, capacity, threshold):
+        self.free, self.room, self.threshold = pool, capacity, threshold
+        self.root, self.clock, self.doubles = _Copy([], None, 0), 0, []
+
+    def nodes(self):
+        return [node for node in self.root.all() if node is not self.root]
+
+    def match(self, path):
+        self.clock += 1
+        node, found = self.root, []
+        while path and path[0] in node.children:
+            child = node.children[path[0]]
+            child.used = self.clock
+            same = _leading(child.key, path)
+            if same < len(child.key):
+                upper = _Copy(child.key[:same], node, self.clock)
+                for name in ("gpu", "host", "met", "hit"):
+                    setattr(upper, name, getattr(child, name))
+                node.children[path[0]] = upper
+                child.key, child.parent = child.key[same:], upper
+                upper.children[child.key[0]] = child
+                if child in self.doubles:
+                    self.doubles[self.doubles.index(child)] = upper
+                    self.doubles.append(child)
+                found.append(upper)
+                break
+            found.append(child)
+            node, path = child, path[same:]
+        return found
+
+    def copy(self, node):
+        if self.room < len(node.key):
+            freed = 0
+            while freed < len(node.key) and self.doubles:
+                other = self.doubles.pop(0)
+                other.host = other.hit = False
+                freed += len(other.key)
+            while freed < len(node.key):
+                leaves = [
+                    n
+                    for n in self.nodes()
+                    if n.host and not n.gpu and not n.children and n not in self.loading
+                ]
+                if not leaves:
+                    break
+                other = min(leaves, key=lambda n: n.used)
+                self.evicted += 0 if other.hit else len(other.key)
+                freed += len(other.key)
+                del other.parent.children[other.key[0]]
+            self.room += freed
+        if self.room < len(node.key):
+            return False
+        self.room -= len(node.key)
+        node.host, node.hit = True, False
+        self.written += len(node.key)
+        return True
+
+    def make_room(self, needed):
+        while self.free < needed:
+            leaves = [
+                n for n in self.nodes() if n.gpu and not any(c.gpu for c in n.children.values())
+            ]
+            if not leaves:
+                break
+            node = min(leaves, key=lambda n: n.used)
+            if self.threshold == 0:
+                if node.host:
+                    self.doubles.remove(node)
+                else:
+                    self.copy(node)
+            node.gpu = False
+            self.free += len(node.key)
+            if not node.host:
+                del node.parent.children[node.key[0]]
+
+    def call(self, path, tokens, chunk_tokens):
+        self.written = self.evicted = 0
+        self.loading = []
+        most = max(tokens - 1, 0) // chunk_tokens
+        found = self.match(path[:most])
+        for node in found:
+            node.hit = node.hit or node.host
+        gpu = sum(len(n.key) for n in found if n.gpu)
+        self.loading = [n for n in found if not n.gpu]
+        restored = sum(len(n.key) for n in self.loading)
+        self.make_room(restored)
+        self.free -= restored
+        for node in reversed(self.loading):
+            node.gpu = True
+            if self.threshold == 0:
+                self.doubles.append(node)
+        self.loading = []
+        self.make_room(-(-tokens // chunk_tokens) - gpu - restored)
+        found = self.match(path)
+        for node in found:
+            if node.gpu:
+                node.met += 1
+            else:
+                node.gpu = True
+                self.free -= len(node.key)
+                if self.threshold == 0:
+                    self.doubles.append(node)
+        rest = path[sum(len(n.key) for n in found) :]
+        if rest:
+            parent = found[-1] if found else self.root
+            leaf = _Copy(rest, parent, self.clock + 1)
+            self.clock += 1
+            for node in found:
+                node.used = self.clock
+            leaf.met = 1
+            parent.children[rest[0]] = leaf
+            self.free -= len(rest)
+            found.append(leaf)
+        if self.threshold:
+            for node in found:
+                if node.host:
+                    continue
+                if node.met < self.threshold or not self.copy(node):
+                    break
+        return gpu, restored, self.written, self.evicted
+
+
+def hicache(calls, chunk_tokens, pool, capacity, threshold):
+    """Replay SGLang's two tiers."""
+    cache = HiCache(pool, capacity, threshold)
+    return [cache.call(list(path), tokens, chunk_tokens) for path, tokens in calls]
+
+
+def lmcache_in_process_use(calls, capacity):
+    """As `lmcache_in_process_hits`, with writes and evictions; small tiers store what fits."""
+    cache, use, rows = OrderedDict(), _Use(), []
+    for path, _ in calls:
+        use.start()
+        hit = _leading(path, cache)
+        for chunk in reversed(path[:hit]):
+            use.used.add(chunk)
+            cache.move_to_end(chunk)
+        stored = path[hit:][: capacity - hit]
+        while len(cache) + len(stored) > capacity:
+            use.evict(cache.popitem(last=False)[0])
+        for chunk in stored:
+            if chunk not in cache:
+                use.write(chunk)
+                cache[chunk] = None
+        rows.append((hit, use.written, use.evicted))
+    return rows
+
+
+def lmcache_server_use(calls, capacity, watermark=0.8, evicted_share=0.2):
+    """As `lmcache_server_hits`, with writes and evictions."""
+    cache, use, rows = OrderedDict(), _Use(), []
+    for path, _ in calls:
+        use.start()
+        hit = _leading(path, cache)
+        use.used.update(path[:hit])
+        if len(set(cache) | set(path)) <= capacity:
+            for chunk in path:
+                if chunk not in cache:
+                    use.write(chunk)
+                    cache[chunk] = None
+        for chunk in reversed(path):
+            if chunk in cache:
+                cache.move_to_end(chunk)
+        if len(cache) >= watermark * capacity:
+            for _ in range(int(evicted_share * len(cache))):
+                use.evict(cache.popitem(last=False)[0])
+        rows.append((hit, use.written, use.evicted))
+    return rows

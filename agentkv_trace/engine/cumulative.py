@@ -22,6 +22,10 @@ def _changes(first, length, near):  # type: ignore[no-untyped-def]
 
     The list holds twice the capacity, plus one where the slope falls.
     """
+    highest = np.int64(0)
+    for i in range(first.size):
+        highest = max(highest, first[i] - 1 + length[i])
+    near = min(near, highest + 1)
     change = np.zeros(near, np.int32)
     far = 0
     for i in range(first.size):
@@ -102,9 +106,10 @@ class Cumulative:
     def of_runs(first: Int64, length: NDArray[np.integer]) -> Cumulative:
         """Count the distances `first .. first + length`, both arrays of one size.
 
-        Takes memory O(runs): distances up to the number of runs are counted, others sorted.
+        Takes memory O(runs): distances up to a few times their number are counted, the others
+        sorted.
         """
-        change, events = _changes(first, length, first.size + 1)
+        change, events = _changes(first, length, 4 * first.size + 1)
         events.sort()
         return Cumulative(*_corners(change, events))
 

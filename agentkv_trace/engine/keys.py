@@ -152,7 +152,8 @@ def hashes(keys: UInt64, salt: int) -> UInt64:
 
 def salt_of(seed: int) -> int:
     """Return the 64 bits that a seed mixes into keys before they are hashed."""
-    return int(hashes(np.array([seed * 0x9E3779B97F4A7C15 & _MASK], np.uint64), 0)[0])
+    # One more, since 0 is the one number that is not mixed, and a likely seed and key.
+    return int(hashes(np.array([(seed + 1) * 0x9E3779B97F4A7C15 & _MASK], np.uint64), 0)[0])
 
 
 def select(keys: UInt64, salt: int, limit: int) -> Int64:

@@ -113,6 +113,15 @@ def _parents(base, shared):  # type: ignore[no-untyped-def]
     return parent, jump
 
 
+def parents(base: Int32, base_chunks: Int32) -> Int32:
+    """Return the call below whose piece each call's own piece hangs, int32[calls] (-1: none).
+
+    `base` and `base_chunks` are columns of a trace, int32[calls].
+    """
+    found: Int32 = _parents(base, base_chunks)[0]
+    return found
+
+
 @kernel
 def _holder(call, depth, shared, parent, jump):  # type: ignore[no-untyped-def]
     """Return the call that added chunk `depth - 1` of this call's path."""

@@ -37,6 +37,7 @@ CORRECTIONS: tuple[Correction, ...] = ("calibrated", "adjusted", "none")
 GRID = 200
 """Capacities over which the error is averaged, evenly spaced up to the distinct chunks."""
 
+SURPRISE = 1.5
 _DRAWS = 400
 _STUDENT = 1.207  # two-sided 95% of 7 degrees of freedom over that of the normal distribution
 
@@ -154,7 +155,7 @@ def sampled_curve(
 
 
 def _estimate(
-    tally: Tally, totals: Totals, correction: Correction
+    tally: Tally, totals: Totals, correction: Correction, surprise: float = SURPRISE
 ) -> tuple[Float64, Float64, float]:
     """Return capacities float64[m], hits float64[kinds, m], and the number of distinct chunks."""
     sums: Float64 = np.cumsum(tally.hits[:, :, : tally.live + 1], axis=2)
@@ -162,7 +163,7 @@ def _estimate(
     if correction == "calibrated":
         hits = sums[:, 0]
         if tally.sums[4] > 0:
-            p, q, head = _calibration(tally, missing, totals.cold_references)
+            p, q, head = _calibration(tally, missing, totals.cold_references, surprise)
             carried = (1 - head) * sums[:, 2] + head * sums[:, 2, -1:]
             hits = hits + p * sums[:, 1] + q * carried
     elif correction == "adjusted":
@@ -172,15 +173,17 @@ def _estimate(
     unique = totals.unique_chunks
     if unique is None:
         unique = tally.live / tally.rate
-    cold = totals.cold_references or 0.0
-    hits = np.maximum.accumulate(np.clip(hits, 0, totals.references - cold), axis=1)
+    most = max(totals.references - (totals.cold_references or 0.0), 0.0)
+    hits = np.maximum.accumulate(np.clip(hits, 0, most), axis=1)
     hits[:, 0] = 0
     capacities = np.arange(tally.live + 1, dtype=np.float64) * (unique / max(tally.live, 1))
     return capacities, hits, unique
 
 
-def _calibration(tally: Tally, missing: float, cold: float | None) -> tuple[float, float, float]:
-    """Return p, q and head as above."""
+def _calibration(
+    tally: Tally, missing: float, cold: float | None, surprise: float
+) -> tuple[float, float, float]:
+    """Return p, q and head as above; more than `surprise` deviations need another explanation."""
     _, cold_seen, covariance, cold_covariance, growth, cold_growth, *variances = tally.sums.tolist()
     p, q = 0.0, missing / growth
     unexplained, variance = missing, variances[0]
@@ -197,7 +200,7 @@ def _calibration(tally: Tally, missing: float, cold: float | None) -> tuple[floa
     if q > 0:
         head = tally.top_share
         if unexplained > 0:
-            head = max(head, 1 - 4 * max(variance, 0.0) / unexplained**2)
+            head = max(head, 1 - surprise**2 * max(variance, 0.0) / unexplained**2)
     return p, q, head
 
 
@@ -223,12 +226,13 @@ def _error(
     theirs = np.mean([each.spread / each.references for each in replicas if each.live])
     ratio = tally.spread / tally.references / float(theirs)
     off *= np.sqrt(ratio / (len(replicas) - 1))
-    if totals.relative_error:
-        capacities, hits, _ = _estimate(tally, totals.shifted(), correction)
+    # What replicas do not show: the error of estimated totals, and how sure `head` is.
+    for changed in ((totals.shifted(), SURPRISE), (totals, 1.0)):
+        capacities, hits, _ = _estimate(tally, changed[0], correction, changed[1])
         shifted = np.interp(grid, capacities, hits[0]) / totals.references
         off = np.vstack((off, shifted - curves[0]))
     deviation = np.sqrt((off**2).sum(axis=0))
     draws = np.random.default_rng(0).standard_normal((_DRAWS, len(off)))
     errors = np.abs(draws @ off).mean(axis=1)
     expected = float(np.sqrt(2 / np.pi) * deviation.mean())
-    return expected, float(_STUDENT * np.quantile(errors, 0.95))
+    return expected, float(_STUDENT * np.quantile(errors, 0.975))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import naive
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies import Calls, calls
 
+import naive
 from agentkv_trace.engine.cumulative import Cumulative
 from agentkv_trace.engine.curve import MissRatioCurve
 from agentkv_trace.engine.groups import curves_by
 from agentkv_trace.engine.path_stack import path_runs
+from strategies import Calls, calls
 
 CHUNK = 16
 run_lists = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 12)), max_size=12)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import naive
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import Calls, calls
 
-from agentkv_trace.engine import path_stack
+import naive
 from agentkv_trace.engine.path_stack import Runs, next_call_reuse, path_runs
 from agentkv_trace.engine.reuse import hits_at, writes_at
+from strategies import Calls, calls
 
 TIMINGS = ["sequential", "overlap"]
 
@@ -84,15 +83,3 @@ def test_calls_that_end_at_once_overlap_nothing(drawn: Calls) -> None:
     alone = Calls(drawn.paths, drawn.prompts, drawn.sessions, drawn.starts, drawn.starts)
     overlap, sequential = runs_of(alone, "overlap"), runs_of(alone, "sequential")
     assert spread(overlap, len(drawn.paths)) == spread(sequential, len(drawn.paths))
-
-
-def test_many_runs_grow_the_table() -> None:
-    """Forks at ever smaller depths pile up owners, which the last call takes all at once."""
-    depth = 3000
-    base = np.arange(-1, depth, dtype=np.int32)
-    shared = np.concatenate(([0], np.arange(depth - 1, 0, -1), [0]))
-    path = np.concatenate((np.full(depth, depth), [depth]))
-    base[-1], shared[-1] = 0, depth
-    runs = path_stack.path_runs(base, shared, path, path)
-    assert (runs.call == depth).sum() == depth
-    assert runs.length.sum() == shared.sum()

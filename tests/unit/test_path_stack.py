@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agentkv_trace.engine import path_stack
 from agentkv_trace.engine.path_stack import next_call_reuse, path_runs, path_runs_of_each
 from agentkv_trace.engine.reuse import hits_at, writes_at
 from agentkv_trace.errors import InputError
+from benchmarks import workloads
 
 NAMES = ("base", "base_chunks", "prompt_chunks", "path_chunks")
 
@@ -132,10 +134,40 @@ def test_times_that_are_none() -> None:
             path_runs(**two, timing="overlap", t_start_us=start, t_end_us=end)
 
 
+def test_one_call_takes_over_from_very_many() -> None:
+    """Forks ever nearer to the head each leave one chunk, which the last call takes at once."""
+    forks = 3000
+    base = np.arange(-1, forks, dtype=np.int32)
+    shared = np.concatenate(([0], np.arange(forks - 1, 0, -1), [forks]))
+    base[-1] = 0
+    path = np.full(forks + 1, forks)
+    runs = path_runs(base, shared, path, path)
+    mine = runs.call == forks
+    assert runs.owner[mine].tolist() == list(range(forks - 1, -1, -1))
+    assert runs.depth[mine].tolist() == list(range(forks))
+    assert runs.length[mine].tolist() == [1] * forks
+    # The last fork left its 3,000 chunks on top, the one before 2,999 of its own, and so on.
+    above = np.cumsum(np.arange(forks, 0, -1)) - np.arange(forks, 0, -1)
+    assert runs.first_distance[mine].tolist() == (above + 1).tolist()
+
+
+def test_a_full_table_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree, _ = workloads.agent_calls(300, agents=5, head=5, first=2, grow=8, fold_at=60, fold_to=20)
+    whole = table(path_runs(**tree))
+    grown = path_stack._grown
+    sizes: list[int] = []
+
+    def small(columns: tuple[Any, ...], size: int, used: int) -> tuple[Any, ...]:
+        sizes.append(size)
+        return grown(columns, size if columns else 2, used)
+
+    monkeypatch.setattr(path_stack, "_grown", small)
+    assert table(path_runs(**tree)) == whole
+    assert len(sizes) > 3
+
+
 def test_each_kernel_compiles_once() -> None:
     """Whatever the caller's types, kernels see one; views and int64 columns are no exception."""
-    from agentkv_trace.engine import path_stack
-
     path_runs(**TURNS)
     if not hasattr(path_stack._advance, "signatures"):
         pytest.skip("the JIT is off")
