@@ -10,6 +10,7 @@ from agentkv_trace.engine.chunk_stack import CallStack, Order
 from agentkv_trace.engine.curve import MissRatioCurve
 from agentkv_trace.engine.groups import curves_by
 from agentkv_trace.engine.path_stack import Runs, Timing, next_call_reuse, path_runs
+from agentkv_trace.engine.shards import Shards
 from agentkv_trace.errors import InputError
 from agentkv_trace.trace.paths import Paths
 
@@ -66,8 +67,37 @@ def miss_ratio_curve(
 def sampled_curve(
     trace: Trace, *, rate: float | None = None, samples: int | None = None, seed: int = 0
 ) -> MissRatioCurve:
-    """Return the curve that SHARDS estimates, by chunk, in memory that follows the sample."""
-    raise NotImplementedError
+    """Return the curve that SHARDS estimates from a sample of the chunks.
+
+    At a fixed `rate`, or with `samples` chunks at most. What the trace tells exactly (references,
+    distinct chunks, first touches) is not estimated. Raises InputError for a rate or size that
+    cannot be meant.
+    """
+    shards = Shards(rate=rate, samples=samples, seed=seed, order="tail-first")
+    prompts = trace.array("prompt_chunks").astype(np.int64)
+    paths = Paths(trace)
+    for block in paths.blocks(outputs=True):
+        calls = slice(block.first, block.first + block.offsets.size - 1)
+        shards.feed(paths.keys[block.chunks], block.offsets, prompts[calls])
+    unique = int(_new_chunks(trace).sum())
+    cold = int(np.maximum(prompts - trace.array("base_chunks"), 0).sum())
+    found = shards.result(unique, cold)
+    return MissRatioCurve.from_distances(
+        *found.histogram(),
+        chunk_tokens=trace.meta.chunk_tokens,
+        calls=len(trace),
+        prompt_tokens=int(trace.array("prompt_tokens").sum(dtype=np.int64)),
+        references=found.references,
+        unique_chunks=unique,
+        engine="shards",
+        sampling={
+            "rate": found.rate,
+            "samples": found.samples,
+            "seed": found.seed,
+            "expected_error": found.expected_error,
+            "error_bound": found.error_bound,
+        },
+    )
 
 
 def trace_runs(trace: Trace, timing: Timing = "sequential") -> Runs:

@@ -245,5 +245,6 @@ def _facts(result: MrcResult) -> list[str]:
 def _sampling(sampling: dict[str, Any]) -> str:
     return (
         f"sampled: rate {sampling['rate']:.3g}, {sampling['samples']:,} chunks, "
-        f"seed {sampling['seed']}, expected error {sampling['expected_error']:.4f}"
+        f"seed {sampling['seed']}, expected error {sampling['expected_error']:.4f} "
+        f"(below {sampling['error_bound']:.4f} in 95% of seeds)"
     )

@@ -105,9 +105,9 @@ def test_no_backend_beats_the_plain_stack(
         (["--engine", "shards"], "it needs one"),
         (["--rate", "0.1"], "go with --engine shards"),
         (["--engine", "shards", "--rate", "0.1", "--samples", "9"], "give one of them"),
-        (["--engine", "shards", "--rate", "0"], "rate"),
-        (["--engine", "shards", "--rate", "1.5"], "rate"),
-        (["--engine", "shards", "--samples", "0"], "samples"),
+        (["--engine", "shards", "--rate", "0"], "above 0 and at most 1, not 0"),
+        (["--engine", "shards", "--rate", "1.5"], "above 0 and at most 1, not 1.5"),
+        (["--engine", "shards", "--samples", "0"], "a sample holds at least one chunk, not 0"),
         (["--session", "none*"], "no call is left by the filters given"),
         (["--since", "soon"], "write it like"),
     ],
@@ -129,3 +129,25 @@ def test_filters_leave_a_smaller_trace(stored: Path, capsys: pytest.CaptureFixtu
     late = run(stored, capsys, "--since", "2026-10-05T08:05")
     early = run(stored, capsys, "--until", "2026-10-05T08:05")
     assert late["calls"] + early["calls"] == whole["calls"]
+
+
+@pytest.mark.parametrize("words", [["--rate", "0.2"], ["--samples", "4000"]])
+def test_a_sampled_curve_says_how_far_off_it_may_be(
+    words: list[str], stored: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capacities = ["--capacity", ",".join(f"{size}chunks" for size in range(500, 23000, 500))]
+    exact = run(stored, capsys, *capacities)
+    sampled = run(stored, capsys, *capacities, "--engine", "shards", *words, "--seed", "7")
+    again = run(stored, capsys, *capacities, "--engine", "shards", *words, "--seed", "7")
+    assert sampled == again
+    sampling = sampled["sampling"]
+    assert (sampled["engine"], sampling["seed"]) == ("shards", 7)
+    for what in ("references", "unique_chunks", "cold_references", "prompt_tokens"):
+        assert sampled[what] == exact[what]
+    off = [
+        abs(one["miss_ratio"] - two["miss_ratio"])
+        for one, two in zip(exact["points"], sampled["points"], strict=True)
+    ]
+    assert 0 < sum(off) / len(off) <= sampling["error_bound"]
+    assert main(["mrc", str(stored), "--engine", "shards", *words]) == 0
+    assert "in 95% of seeds" in capsys.readouterr().out
