@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import io
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,6 +27,8 @@ VERBS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("export", export.export),
     ("warmup", warmup.warmup),
 )
+
+INTERRUPTED = 130
 
 # typer brings its own click in newer versions; its base error is reached by either way.
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
@@ -70,27 +75,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0 fine, 1 a check failed, 2 usage, input or internal error, 130 interrupted.
     """
+    # Imports make a hundred thousand objects that stay: looking for garbage among them is a tenth
+    # of a short command's time.
+    gc.set_threshold(100_000, 20, 20)
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]
+    _open_streams()
     try:
         code = app(given, prog_name="agentkv-trace", standalone_mode=False)
         sys.stdout.flush()
-        return code if isinstance(code, int) else 0
+        return _interrupted() if code == INTERRUPTED else code if isinstance(code, int) else 0
     except BrokenPipeError:
         # The reader has gone (`| head`): nothing is wrong, and nothing more can be said.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (KeyboardInterrupt, typer.Abort):
-        say("agentkv-trace: interrupted")
-        return 130
+        return _interrupted()
     except typer.Exit as stop:
-        return stop.exit_code
+        return _interrupted() if stop.exit_code == INTERRUPTED else stop.exit_code
     except Exception as error:
         if debug:
             raise
         say(f"agentkv-trace: {_one_line(error)}")
         return 2
+
+
+def _open_streams() -> None:
+    """Make standard output and error usable where they are closed, or cannot show a character."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _interrupted() -> int:
+    say("agentkv-trace: interrupted")
+    return INTERRUPTED
 
 
 def _one_line(error: Exception) -> str:

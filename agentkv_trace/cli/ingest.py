@@ -94,6 +94,8 @@ def ingest(
         raise InputError("--bytes-per-token: must be between 0.25 and 64")
     if chunk_tokens is not None and chunk_tokens < 1:
         raise InputError("--chunk-tokens: must be at least 1")
+    if salt == "":
+        raise InputError("--salt: must not be empty")
     if jobs is not None and jobs < 1:
         raise InputError("--jobs: must be at least 1")
     from agentkv_trace.ingest.run import Options
@@ -138,7 +140,7 @@ def read_sources(
     from agentkv_trace.ingest.run import ingest as run
 
     with TemporaryDirectory() as folder:
-        names = [_standard_input(Path(folder)) if name == "-" else name for name in names]
+        names = [_standard_input(Path(folder), name) for name in names]
         found = named_logs(names) if names else default_logs()
         if not found.paths():
             raise InputError("no agents' logs on this machine; name a log file or a folder of logs")
@@ -147,15 +149,21 @@ def read_sources(
             return run(found, options, only, on_bytes)
 
 
-def _standard_input(folder: Path) -> str:
-    """Copy standard input to a file, since a log is looked at before it is read."""
+def _standard_input(folder: Path, name: str) -> str:
+    """Put standard input into a file where `-` is named: a log is looked at before it is read."""
     import shutil
     import sys
 
-    path = folder / "stdin"
+    from agentkv_trace.errors import InputError
+
+    if name != "-" and not name.endswith(":-"):
+        return name
+    if sys.stdin is None:
+        raise InputError("standard input is closed; name a file")
+    path = folder / "standard input"
     with path.open("wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
-    return str(path)
+    return f"{name[:-1]}{path}"
 
 
 def summary(done: Ingested) -> str:
@@ -168,6 +176,9 @@ def summary(done: Ingested) -> str:
     for name, notes in done.notes.items():
         counts = ", ".join(f"{times:,} {what}" for what, times in notes.counts.items() if times)
         lines.append(f"{name}: {counts or 'nothing'}")
+        if done.merged:
+            lines.extend(f"  skipped: {line}" for line in _skips(notes))
+            continue
         rows = frame.filter(frame["source"] == name)
         for column in ("kind", "fidelity"):
             values = rows[column].cast(str).value_counts(sort=True)
@@ -176,6 +187,7 @@ def summary(done: Ingested) -> str:
         if name in agreed:
             lines.append(f"  {_agreement(agreed[name])}")
         lines.extend(f"  skipped: {line}" for line in _skips(notes))
+    lines.extend(f"skipped: {reason}" for reason in done.unusable)
     tokens = int(done.trace.array("prompt_tokens").sum(dtype="int64"))
     chunk = done.trace.meta.tokenizer.get("bytes_per_chunk")
     rate = f" (at {chunk / done.trace.meta.chunk_tokens:.2f} bytes per token)" if chunk else ""

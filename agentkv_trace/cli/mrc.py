@@ -45,15 +45,6 @@ class Timing(StrEnum):
     overlap = "overlap"
 
 
-class Backend(StrEnum):
-    """Caches that are followed in their own order; the names of `tiers.hit_curve`."""
-
-    vllm = "vllm"
-    sglang = "sglang"
-    lmcache = "lmcache"
-    lmcache_server = "lmcache-server"
-
-
 class Group(StrEnum):
     """Columns by which a curve is split; the names of `engine.mrc.GROUPS`."""
 
@@ -77,7 +68,8 @@ def mrc(
         typer.Option(help="overlap: look up at a call's start, touch its outputs at its end."),
     ] = Timing.sequential,
     backend: Annotated[
-        Backend | None, typer.Option(help="Follow the rules of this backend's cache.")
+        str | None,
+        typer.Option(help="Follow a backend's cache: vllm, sglang, lmcache, lmcache-server."),
     ] = None,
     rate: Annotated[
         float | None, typer.Option(help="Share of chunks that shards samples, such as 0.01.")
@@ -133,13 +125,19 @@ def mrc(
         from agentkv_trace.tiers.size import parse_sizes
 
         sizes = parse_sizes(capacity)
+    from agentkv_trace.errors import InputError
     from agentkv_trace.report.mrc_build import MrcOptions, build_mrc
+
+    if plot and output_format is not Format.table:
+        raise InputError("--plot: goes with --format table only")
+    if backend is not None:
+        backend = _backend(backend, chunk_tokens, quiet=quiet)
 
     options = MrcOptions(
         engine=engine.value,
         order=order.value,
         timing=timing.value,
-        backend=backend and backend.value,
+        backend=backend,
         rate=rate,
         samples=samples,
         seed=seed,
@@ -168,6 +166,19 @@ def mrc(
             Format.markdown: render.to_markdown,
         }[output_format](result)
     emit(text, output, quiet=quiet)
+
+
+def _backend(name: str, chunk_tokens: int | None, *, quiet: bool) -> str:
+    """Return the backend that a name means, with a word where its own chunks are larger."""
+    from agentkv_trace.cli.output import say
+    from agentkv_trace.profiles.names import resolve
+    from agentkv_trace.tiers.hit_curve import BACKENDS, REPLAYS
+
+    backend = resolve(name, dict.fromkeys(BACKENDS, ()), "backend")
+    own = REPLAYS[backend].chunk_tokens if backend in REPLAYS else None
+    if own is not None and chunk_tokens is None:
+        say(f"LMCache's chunks are {own} tokens: --chunk-tokens {own} follows it", quiet=quiet)
+    return backend
 
 
 def _kv_bytes(model: str | None, given: int | None) -> tuple[str | None, int | None]:

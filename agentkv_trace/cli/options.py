@@ -82,6 +82,8 @@ def load(path: Path, only: Filter | None, chunk_tokens: int | None = None) -> Tr
     from agentkv_trace.trace.store import read_trace
 
     trace = read_trace(path)
+    if not len(trace):
+        raise InputError(f"{path}: holds no call; ingest logs that do")
     if only is not None:
         from agentkv_trace.trace.select import select
 

@@ -26,28 +26,47 @@ def refuse_overwrite(path: Path | None, *, force: bool) -> None:
     """Raise InputError before any work if a result could not be written to `path`."""
     if path is None:
         return
+    if str(path) == "-":
+        raise InputError("-o -: leave -o out to write to standard output")
     if path.is_dir():
         raise InputError(f"{path}: is a folder; name a file with -o")
-    if path.exists() and not force:
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: is no regular file; leave -o out to write to standard output")
+    if (path.exists() or path.is_symlink()) and not force:
         raise InputError(f"{path}: exists already; choose another -o or add --force")
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: no such folder {path.parent}; make it first")
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise InputError(f"{path}: no such folder {folder}; make it first")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"{path}: the folder {folder} cannot be written to; choose another -o")
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary file beside `path` that takes its place if all goes well."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    os.close(handle)
-    temporary = Path(name)
+    """Give a temporary file beside `path` that takes its place if all goes well.
+
+    A symbolic link keeps pointing to its target, and a file that is replaced keeps its mode.
+    Raises InputError where the file cannot be written.
+    """
+    path = path.resolve()
     try:
-        yield temporary
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror or error})") from None
+
+
+def _umask() -> int:
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
 
 
 def emit(text: str, path: Path | None, *, quiet: bool = False) -> None:

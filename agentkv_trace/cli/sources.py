@@ -17,19 +17,15 @@ def sources(quiet: QuietOption = False) -> None:
     Example:
       agentkv-trace sources
     """
-    from agentkv_trace.cli.output import say
-
-    if not summary(quiet=quiet):
-        from agentkv_trace.ingest.registry import SOURCES
-
-        known = ", ".join(source.title for source in SOURCES if not source.generic)
-        say(f"No agents' logs on this machine (looked for: {known}).", quiet=quiet)
+    summary(quiet=quiet)
 
 
 def summary(*, quiet: bool = False) -> bool:
-    """Print what was found and the next command; False if there is nothing."""
+    """Print what was found and the next command; False, and a word, if there is nothing."""
+    from agentkv_trace.cli.output import say
     from agentkv_trace.cli.progress import progress
     from agentkv_trace.ingest.discover import default_logs
+    from agentkv_trace.ingest.registry import SOURCES
     from agentkv_trace.ingest.survey import survey
 
     found = default_logs()
@@ -40,6 +36,9 @@ def summary(*, quiet: bool = False) -> bool:
         print(_line(each))
     if surveys:
         print("Next: agentkv-trace ingest -o trace.parquet")
+    else:
+        known = ", ".join(source.title for source in SOURCES if not source.generic)
+        say(f"No agents' logs on this machine (looked for: {known}).", quiet=quiet)
     return bool(surveys)
 
 

@@ -28,8 +28,8 @@ Order = Literal["tail-first", "head-first"]
 ORDERS: tuple[Order, ...] = ("head-first", "tail-first")
 """At the places of `lru_line.HEAD_FIRST` and `TAIL_FIRST`."""
 
-PIECE = 16384
-"""References handled at a time: their ids and distances stay in the processor's cache."""
+PIECE = 2**20
+"""References handled at a time: each step over them has the processor's cache for itself."""
 
 
 @kernel
@@ -93,8 +93,9 @@ class ChunkStack:
         Raises:
             InputError: `keys` is no one-dimensional array of uint64.
         """
-        scratch = np.empty(PIECE, np.int64)
-        for piece in pieces(as_keys(keys), PIECE):
+        keys = as_keys(keys)
+        scratch = np.empty(min(keys.size, PIECE), np.int64)
+        for piece in pieces(keys, PIECE):
             distances = scratch[: piece.size]
             self._line.touch(self._line.ids.intern(piece), distances)
             self._histogram = _counted(self._histogram, distances, self.unique_chunks)

@@ -166,7 +166,7 @@ class LruLine:
         """Look up and touch one reference after the other, int32[n]; write int64[n] distances.
 
         A distance counts the chunk itself and is 0 where it is touched for the first time.
-        Give it some ten thousand at a time.
+        Feed it in pieces: the line has room for all of one.
         """
         bounds = np.array([0, ids.size], np.int64)
         self.touch_calls(ids, bounds, np.zeros(1, np.int64), STREAM, distances)

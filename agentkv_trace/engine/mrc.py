@@ -1,4 +1,7 @@
-"""From a trace to its curves."""
+"""From a trace to its curves.
+
+Each kernel costs its share of a command's start, so engines are imported where they are used.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,14 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from agentkv_trace.engine.chunk_stack import CallStack, Order
 from agentkv_trace.engine.curve import MissRatioCurve
-from agentkv_trace.engine.groups import curves_by
 from agentkv_trace.engine.path_stack import Runs, Timing, next_call_reuse, path_runs
-from agentkv_trace.engine.shards import Shards
 from agentkv_trace.errors import InputError
-from agentkv_trace.trace.paths import Paths
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from agentkv_trace.engine.chunk_stack import Order
     from agentkv_trace.trace.store import Trace
 
 Engine = Literal["path", "chunk"]
@@ -43,6 +43,9 @@ def miss_ratio_curve(
         return curve_of_runs(trace, trace_runs(trace, timing))
     if timing != "sequential":
         raise InputError(f"--timing {timing}: only --engine path has it")
+    from agentkv_trace.engine.chunk_stack import CallStack
+    from agentkv_trace.trace.paths import Paths
+
     stack = CallStack(order)
     prompts = trace.array("prompt_chunks").astype(np.int64)
     for block in Paths(trace).blocks(outputs=True):
@@ -73,6 +76,9 @@ def sampled_curve(
     distinct chunks, first touches) is not estimated. Raises InputError for a rate or size that
     cannot be meant.
     """
+    from agentkv_trace.engine.shards import Shards
+    from agentkv_trace.trace.paths import Paths
+
     shards = Shards(rate=rate, samples=samples, seed=seed, order="tail-first")
     prompts = trace.array("prompt_chunks").astype(np.int64)
     paths = Paths(trace)
@@ -82,6 +88,8 @@ def sampled_curve(
     unique = int(_new_chunks(trace).sum())
     cold = int(np.maximum(prompts - trace.array("base_chunks"), 0).sum())
     found = shards.result(unique, cold)
+    if not found.samples:
+        raise InputError("the sample holds no chunk; give a higher --rate or more --samples")
     return MissRatioCurve.from_distances(
         *found.histogram(),
         chunk_tokens=trace.meta.chunk_tokens,
@@ -131,6 +139,8 @@ def curves_of_groups(trace: Trace, runs: Runs, column: str) -> dict[str, MissRat
 
     `column` is one of GROUPS; calls whose value is null form the group "none".
     """
+    from agentkv_trace.engine.groups import curves_by
+
     codes, names = trace.codes(column)
     if (codes < 0).any():
         codes, names = np.where(codes < 0, len(names), codes), [*names, "none"]

@@ -15,7 +15,7 @@ from agentkv_trace.notes import Notes
 from agentkv_trace.trace.interchange.registry import FORMATS, Format, recognise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 Kind = TypeVar("Kind", Source, Format)
 
@@ -29,6 +29,9 @@ class Found:
     logs: dict[Source, list[Path]] = field(default_factory=dict)
     foreign: dict[Format, list[Path]] = field(default_factory=dict)
     traces: list[Path] = field(default_factory=list)
+    unusable: list[str] = field(default_factory=list)
+    """What was named and cannot be used, with the reason."""
+    seen: set[Path] = field(default_factory=set)
 
     def paths(self) -> list[Path]:
         """Return all files."""
@@ -42,28 +45,38 @@ def default_logs(env: Mapping[str, str] = os.environ) -> Found:
     for source in SOURCES:
         for root in source.paths.roots(env):
             if root.is_dir():
-                _add(found.logs, source, source.paths.find(root))
+                _add(found, found.logs, source, source.paths.find(root))
     return found
 
 
 def named_logs(names: Iterable[str]) -> Found:
     """Return what is behind files, folders, globs and `format:path`.
 
-    Raises InputError for a name behind which there is nothing that we read.
+    A name behind which there is nothing that we read is kept in `unusable`. Raises InputError
+    where all are such.
     """
     found = Found()
     for name in names:
         wanted, rest = _split(name)
+        if not rest:
+            raise InputError("an empty name; name a log file or a folder of logs")
         paths = [Path(match) for match in sorted(glob(rest, recursive=True))]  # noqa: PTH207
         if not has_magic(rest) or Path(rest).exists():
             paths = [Path(rest)]
         if not paths:
-            raise InputError(f"{rest}: no file matches; name a log file or a folder of logs")
+            found.unusable.append(f"{rest}: no file matches; name a log file or a folder of logs")
         for path in paths:
-            if path.is_dir():
-                _add_folder(found, path, wanted)
-            else:
-                _add_file(found, path, wanted)
+            try:
+                if path.is_dir():
+                    _add_folder(found, path, wanted)
+                else:
+                    _add_file(found, path, wanted)
+            except InputError as error:
+                found.unusable.append(str(error))
+            except OSError as error:
+                found.unusable.append(f"{path}: cannot be read ({error.strerror or error})")
+    if found.unusable and not found.paths():
+        raise InputError("; ".join(found.unusable[:3]))
     return found
 
 
@@ -77,9 +90,11 @@ def _split(name: str) -> tuple[Source | Format | None, str]:
 
 
 def _add_folder(found: Found, folder: Path, wanted: Source | Format | None) -> None:
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise InputError(f"{folder}: this folder cannot be read; check its permissions")
     if isinstance(wanted, Format):
         files = sorted(path for path in folder.rglob("*.json*") if path.is_file())
-        _add(found.foreign, wanted, files)
+        _add(found, found.foreign, wanted, files)
         if files:
             return
     sources = SOURCES if wanted is None else (wanted,)
@@ -88,51 +103,60 @@ def _add_folder(found: Found, folder: Path, wanted: Source | Format | None) -> N
         if isinstance(source, Source) and not (source.generic and any_found):
             logs = source.paths.find(folder)
             any_found |= bool(logs)
-            _add(found.logs, source, logs)
+            _add(found, found.logs, source, logs)
     if not any_found:
         known = ", ".join(source.title for source in sources)
-        raise InputError(f"{folder}: no logs below this folder (looked for: {known})")
+        raise InputError(
+            f"{folder}: no logs below this folder (looked for: {known}); "
+            f"another tool's traces need their format, such as {FORMATS[0].name}:{folder}"
+        )
 
 
 def _add_file(found: Found, path: Path, wanted: Source | Format | None) -> None:
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: is no regular file; pipe it in and name it -")
     start = _head(path)
     if isinstance(wanted, Source):
-        _add(found.logs, wanted, [path])
+        _add(found, found.logs, wanted, [path])
         return
     if isinstance(wanted, Format):
-        _add(found.foreign, wanted, [path])
+        _add(found, found.foreign, wanted, [path])
         return
     if start.startswith(_PARQUET):
-        found.traces.append(path)
+        found.traces.extend(_unseen(found, [path]))
         return
     for source in SOURCES:
         if source.paths.looks_like(path, start):
-            _add(found.logs, source, [path])
+            _add(found, found.logs, source, [path])
             return
     try:
         foreign = recognise(start)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     if foreign is not None:
-        _add(found.foreign, foreign, [path])
+        _add(found, found.foreign, foreign, [path])
         return
     if not start:
-        raise InputError(f"{path}: empty file; name a log file or a folder of logs")
+        what = "nothing in it can be decompressed" if path.stat().st_size else "empty file"
+        raise InputError(f"{path}: {what}; name a log file or a folder of logs")
     raise InputError(
         f"{path}: not a log that we know (it begins with {_shape(start)}); "
-        f"force a format with {SOURCES[0].name}:{path.name}"
+        f"force a format with {SOURCES[0].name}:{path}"
     )
 
 
-def _add(found: dict[Kind, list[Path]], kind: Kind, paths: Iterable[Path]) -> None:
-    known = found.get(kind, [])
-    seen = {path.resolve() for path in known}
+def _add(found: Found, group: dict[Kind, list[Path]], kind: Kind, paths: Iterable[Path]) -> None:
+    fresh = list(_unseen(found, paths))
+    if fresh:
+        group.setdefault(kind, []).extend(fresh)
+
+
+def _unseen(found: Found, paths: Iterable[Path]) -> Iterator[Path]:
     for path in paths:
-        if path.resolve() not in seen:
-            seen.add(path.resolve())
-            known.append(path)
-    if known:
-        found[kind] = known
+        whole = path.resolve()
+        if whole not in found.seen:
+            found.seen.add(whole)
+            yield path
 
 
 def _head(path: Path) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentkv_trace.errors import InputError
@@ -11,8 +11,7 @@ from agentkv_trace.ingest.reading import lines
 from agentkv_trace.notes import Notes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
 
     from agentkv_trace.ingest.discover import Found
     from agentkv_trace.trace.select import Filter
@@ -41,7 +40,10 @@ class Ingested:
     """A trace, and what was read and skipped on the way, by source."""
 
     trace: Trace
-    notes: dict[str, Notes] = field(default_factory=dict)
+    notes: dict[str, Notes]
+    unusable: list[str]
+    merged: bool
+    """Whether traces of our own are among it, so that counts by source are not of the notes."""
 
 
 def ingest(
@@ -54,8 +56,7 @@ def ingest(
 
     Raises InputError where no call is left, or options do not go together.
     """
-    if options.bytes_per_token is not None and options.tokenizer != "bytes":
-        raise InputError("--bytes-per-token: goes with --tokenizer bytes only")
+    _check(found, options)
     from agentkv_trace.trace.select import merge, select
     from agentkv_trace.trace.store import read_trace
 
@@ -67,11 +68,14 @@ def ingest(
             traces.append(trace)
     for kind, paths in found.foreign.items():
         notes[kind.name] = kept = Notes(strict=options.strict)
-        files = [(str(path), _lines(path, kept, on_bytes)) for path in paths]
+        files = [(str(path), lines(path, kept, on_bytes)) for path in paths]
         traces.append(
             kind.reader.read(files, kept, chunk_tokens=options.chunk_tokens, salt=options.salt)
         )
-    traces.extend(read_trace(path) for path in found.traces)
+    own = [read_trace(path) for path in found.traces]
+    if options.chunk_tokens is not None:
+        own = [trace.coarsen(options.chunk_tokens) for trace in own]
+    traces.extend(own)
     if not traces:
         raise InputError(_nothing_found(notes))
     trace = merge(traces) if len(traces) > 1 else traces[0]
@@ -79,7 +83,18 @@ def ingest(
         trace = select(trace, only.mask(trace))
         if not len(trace):
             raise InputError("no call is left by --since, --until, --session, --agent, --model")
-    return Ingested(trace, notes)
+    return Ingested(trace, notes, found.unusable, bool(own))
+
+
+def _check(found: Found, options: Options) -> None:
+    if options.bytes_per_token is not None and options.tokenizer != "bytes":
+        raise InputError("--bytes-per-token: goes with --tokenizer bytes only")
+    if options.salt is not None and found.traces:
+        raise InputError("--salt: a trace's keys are made; give it when its logs are ingested")
+    if not found.logs and (options.bytes_per_token is not None or options.tokenizer != "bytes"):
+        raise InputError("--bytes-per-token, --tokenizer: only for logs, and there is none here")
+    if options.strict and found.unusable:
+        raise InputError(found.unusable[0])
 
 
 def _from_logs(
@@ -128,12 +143,6 @@ def _jobs(found: Found, options: Options) -> int:
         return options.jobs
     size = sum(path.stat().st_size for path in found.paths() if path.is_file())
     return (os.cpu_count() or 1) if size > PARALLEL_BYTES else 1
-
-
-def _lines(
-    path: Path, notes: Notes, on_bytes: Callable[[int], None] | None
-) -> Iterator[tuple[int, bytes]]:
-    return lines(path, notes, on_bytes)
 
 
 def _counts(notes: Notes) -> dict[str, object]:

@@ -20,8 +20,14 @@ if TYPE_CHECKING:
     Curve: TypeAlias = MissRatioCurve | ReplayedCurve
 
 SCHEMA = "agentkv-trace/mrc/1"
+REPLAYED = ("sglang", "lmcache", "lmcache-server")
+"""Engines whose curve is known at some capacities only."""
+
 TABLE_ROWS = 20
 """Rows of the table where no capacity was asked for."""
+
+MOST_GROUPS = 40
+"""Groups in a table, the largest first; csv and json have all."""
 
 GROUP_CAPACITIES = 3
 """Capacities at which groups are shown beside each other."""
@@ -152,6 +158,11 @@ def to_table(result: MrcResult, width: int = 80) -> str:
     return "\n\n".join([*parts, "\n".join(_LEGEND)]) + "\n"
 
 
+def _shown(name: str) -> str:
+    """Return a name from a log without what would move the cursor or break the line."""
+    return "".join(each if each.isprintable() else "?" for each in name)
+
+
 def _line(cells: list[str], widths: list[int]) -> str:
     shown = [
         cell if len(cell) <= w else cell[: w - 1] + "~"
@@ -166,12 +177,13 @@ def to_plot(
     """Draw the miss ratio over the capacity in tokens."""
     curve = result.curve
     chunk = curve.chunk_tokens
-    changes = curve.points()
-    last = int(changes[-1]) if len(changes) else 1
-    first = int(changes[1]) if len(changes) > 1 else 1
+    changes = [int(point) for point in curve.points() if point > 0] or [1]
+    first, last = changes[0], changes[-1]
+    # A replayed curve knows nothing below its first capacity.
+    first = first if curve.engine in REPLAYED else max(first // 2, 1)
     drawing = plot(
         lambda xs: [float(curve.miss_ratio(int(x // chunk))) for x in xs],
-        max(first // 2, 1) * chunk,
+        first * chunk,
         last * chunk * 1.25,
         title="Miss ratio of prompt chunks",
         x_label="cache capacity (tokens)",
@@ -200,16 +212,21 @@ def _tables(result: MrcResult) -> list[tuple[list[str], list[list[str]]]]:
     if result.by:
         shown = _spread(result.capacities, GROUP_CAPACITIES)
         tokens = [format_tokens(capacity * result.curve.chunk_tokens) for capacity in shown]
+        by_size = sorted(result.groups.items(), key=lambda group: -group[1].prompt_tokens)
+        shown_groups = by_size[:MOST_GROUPS]
         group_rows = [
             [
-                name,
+                _shown(name),
                 f"{group.calls:,}",
                 format_tokens(group.prompt_tokens),
                 *(f"{group.prefix_hit_ratio(capacity):.1%}" for capacity in shown),
                 f"{group.ceiling:.1%}",
             ]
-            for name, group in result.groups.items()
+            for name, group in shown_groups
         ]
+        if len(result.groups) > MOST_GROUPS:
+            more = len(result.groups) - MOST_GROUPS
+            group_rows.append([f"({more:,} more in csv, json)", *[""] * (len(group_rows[0]) - 1)])
         hits = [f"hits at {each}" for each in tokens]
         tables.append(([result.by, "calls", "prompts", *hits, "best"], group_rows))
     return tables

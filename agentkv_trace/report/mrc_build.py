@@ -15,7 +15,6 @@ from agentkv_trace.engine.mrc import (
 )
 from agentkv_trace.errors import InputError
 from agentkv_trace.report.mrc import MrcResult
-from agentkv_trace.tiers.hit_curve import backend_curve
 
 if TYPE_CHECKING:
     from agentkv_trace.engine.chunk_stack import Order
@@ -72,6 +71,8 @@ def build_mrc(
     if options.engine == "shards":
         curve = sampled_curve(trace, rate=options.rate, samples=options.samples, seed=options.seed)
     elif options.backend is not None:
+        from agentkv_trace.tiers.hit_curve import backend_curve
+
         curve = backend_curve(trace, options.backend, capacities)
     elif options.by is not None:
         runs = trace_runs(trace, options.timing)

@@ -10,7 +10,7 @@ import numpy as np
 from agentkv_trace.engine.mrc import curve_of_runs, trace_runs
 from agentkv_trace.errors import InputError
 from agentkv_trace.tiers import lmcache, sglang, vllm
-from agentkv_trace.tiers.stream import call_stream
+from agentkv_trace.tiers.stream import CallStream, call_stream
 from agentkv_trace.trace.paths import Paths
 
 if TYPE_CHECKING:
@@ -19,19 +19,30 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from agentkv_trace.engine.curve import MissRatioCurve
-    from agentkv_trace.tiers.stream import CallStream
     from agentkv_trace.trace.store import Trace
 
 DEFAULT_POINTS = 24
 """Capacities that are replayed where none was asked for."""
 
-REPLAYS: dict[str, Callable[[CallStream, Any], Any]] = {
-    "sglang": sglang.radix_hits,
-    "lmcache": lmcache.in_process_hits,
-    "lmcache-server": lmcache.server_hits,
-}
-"""Backends that are no stack algorithm, and how one is replayed: stream, capacities -> hits."""
+_ROOM = 1.3
+"""The largest of them, over the distinct chunks: a watermark of 0.8 needs 1.25."""
 
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """How a backend that is no stack algorithm is replayed: stream, capacities -> hits."""
+
+    hits: Callable[[CallStream, Any], Any]
+    order: str
+    chunk_tokens: int | None = None
+    """The backend's own chunk size, where it is not the engine's block."""
+
+
+REPLAYS = {
+    "sglang": Replay(sglang.radix_hits, "tail-first"),
+    "lmcache": Replay(lmcache.in_process_hits, "head-first", 256),
+    "lmcache-server": Replay(lmcache.server_hits, "tail-first", 256),
+}
 BACKENDS = ("vllm", *REPLAYS)
 
 
@@ -39,29 +50,37 @@ BACKENDS = ("vllm", *REPLAYS)
 class ReplayedCurve:
     """Hits of a workload at the capacities that were replayed, and at no other.
 
-    Has the fields and ratios of MissRatioCurve; between two capacities it answers with the
-    smaller one.
+    Has the fields and ratios of MissRatioCurve that its renderings read; between two
+    capacities it answers with the smaller one, below the first with no hit.
     """
 
-    exact: MissRatioCurve
+    chunk_tokens: int
+    calls: int
+    prompt_tokens: int
+    references: int
+    unique_chunks: int
+    cold_references: int
     engine: str
+    order: str
     capacities: NDArray[np.int64]
     hits: NDArray[np.int64]
+    sampling: None = None
 
-    def __getattr__(self, name: str) -> Any:
-        """Return what the workload has whatever holds it, such as its references."""
-        return getattr(self.exact, name)
+    @property
+    def ceiling(self) -> float:
+        """The highest prefix hit ratio of all capacities replayed."""
+        hits = int(self.hits.max(initial=0))
+        return hits * self.chunk_tokens / max(self.prompt_tokens, 1)
 
     def miss_ratio(self, capacity_chunks: Any) -> Any:
         """Return missed references / references."""
-        return 1.0 - self._hits(capacity_chunks) / max(self.exact.references, 1)
+        return 1.0 - self._hits(capacity_chunks) / max(self.references, 1)
 
     def prefix_hit_ratio(self, capacity_chunks: Any) -> Any:
         """Return hit tokens / prompt tokens."""
-        tokens = self._hits(capacity_chunks) * self.exact.chunk_tokens
-        return tokens / max(self.exact.prompt_tokens, 1)
+        return self._hits(capacity_chunks) * self.chunk_tokens / max(self.prompt_tokens, 1)
 
-    def points(self, limit: int = 200) -> Any:
+    def points(self, limit: int = 200) -> NDArray[np.int64]:
         """Return the capacities that were replayed."""
         del limit
         return self.capacities
@@ -92,7 +111,7 @@ def backend_curve(
     )
     if capacities is None:
         least = max(stream.largest_call, 1)
-        most = max(int(exact.points()[-1]), least)
+        most = max(int(_ROOM * exact.unique_chunks) + 1, least)
         sizes = np.unique(np.geomspace(least, most, DEFAULT_POINTS).round().astype(np.int64))
     else:
         sizes = np.unique(np.asarray(capacities, np.int64))
@@ -101,8 +120,19 @@ def backend_curve(
                 f"capacity of {sizes[0]} chunks: the largest call takes {stream.largest_call}, "
                 f"so {backend} would refuse it"
             )
-    hits = REPLAYS[backend](stream, sizes).sum(axis=1, dtype=np.int64)
-    return ReplayedCurve(exact, backend, sizes, hits)
+    replay = REPLAYS[backend]
+    return ReplayedCurve(
+        chunk_tokens=exact.chunk_tokens,
+        calls=exact.calls,
+        prompt_tokens=exact.prompt_tokens,
+        references=exact.references,
+        unique_chunks=exact.unique_chunks,
+        cold_references=exact.cold_references,
+        engine=backend,
+        order=replay.order,
+        capacities=sizes,
+        hits=replay.hits(stream, sizes).sum(axis=1, dtype=np.int64),
+    )
 
 
 def _vllm_curve(trace: Trace, runs: Any, exact: MissRatioCurve) -> MissRatioCurve:

@@ -13,7 +13,15 @@ import pyarrow as pa
 
 from agentkv_trace.trace.calibrate import Growth, Measured, Rates, fit, head_tokens
 from agentkv_trace.trace.call import LoggedCall, Node, weakest
-from agentkv_trace.trace.chunks import CHUNK_TOKENS, SEED, extend, filler, keyed
+from agentkv_trace.trace.chunks import (
+    CHUNK_TOKENS,
+    SEED,
+    extend,
+    filler,
+    keyed,
+    salt_check,
+    seed_of,
+)
 from agentkv_trace.trace.layout_build import LayoutBuilder
 from agentkv_trace.trace.meta import TraceMeta
 from agentkv_trace.trace.store import COLUMNS, Trace
@@ -182,7 +190,7 @@ class TraceBuilder:
         meta = TraceMeta(
             CHUNK_TOKENS,
             vocabulary | {"reasoning_scale": round(rates.reasoning_scale, 3)},
-            salted=salt is not None,
+            salt_check=None if salt is None else salt_check(salt),
             sources=sources,
         )
         layout = self._layout and self._layout.finish(
@@ -303,7 +311,10 @@ class TraceBuilder:
         for node, parent in enumerate(self._parent):
             key, tail = state[parent] if parent >= 0 else (SEED, b"")
             data = self._spool.read(self._sizes[node])
-            if self._opaque[node] != _TEXT:
+            if parent < 0 and not lengths[node]:
+                # Prompts of two models share nothing, also where no head stands before them.
+                key, data = seed_of(data), b""
+            elif self._opaque[node] != _TEXT:
                 data = filler(data, lengths[node])
             new, tail = extend(key, tail, data, chunk_bytes)
             keys.extend(new)

@@ -33,10 +33,21 @@ def extend(key: int, tail: bytes, data: bytes, chunk_bytes: int) -> tuple[list[i
     return keys, stream[full:]
 
 
+def seed_of(identity: bytes) -> int:
+    """Return the seed of the first chunk behind a head that takes no room; SEED of none."""
+    return xxh3_64_intdigest(identity) if identity else SEED
+
+
 def filler(identity: bytes, size: int) -> bytes:
     """Return `size` bytes that stand for content known only by its identity and length."""
     digest = blake2b(identity, digest_size=16).digest()
     return (digest * (size // len(digest) + 1))[:size]
+
+
+def salt_check(salt: bytes) -> str:
+    """Return what tells two salts apart and nothing else of them."""
+    key = blake2b(salt, digest_size=32).digest()
+    return blake2b(b"agentkv-trace salt", key=key, digest_size=8).hexdigest()
 
 
 def keyed(keys: list[int], salt: bytes) -> list[int]:

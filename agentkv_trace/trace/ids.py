@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from agentkv_trace._jit import kernel
 from agentkv_trace.errors import InputError
 from agentkv_trace.trace.call import KINDS, TIME_SOURCES
-from agentkv_trace.trace.chunks import keyed
+from agentkv_trace.trace.chunks import keyed, salt_check
 from agentkv_trace.trace.meta import TraceMeta
 from agentkv_trace.trace.store import COLUMNS, Trace
 from agentkv_trace.trace.tree import link, new_keys
@@ -186,7 +186,10 @@ def trace_from_ids(
     }
     table = pa.table([_column(columns[field.name], field.type) for field in COLUMNS], COLUMNS)
     meta = TraceMeta(
-        chunk_tokens, {"name": "foreign"}, salted=salt is not None, sources=sources or {}
+        chunk_tokens,
+        {"name": "foreign"},
+        salt_check=None if salt is None else salt_check(salt),
+        sources=sources or {},
     )
     return Trace(table, meta, keys=(new_offsets, new))
 

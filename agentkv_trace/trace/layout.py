@@ -54,7 +54,7 @@ class Layout:
     an empty one; those new with call i are `offsets[i]` up to `offsets[i+1]` (int64[calls+1]).
     Of each part: `parent` (int32, -1 of a head), `end` (int32, tokens from the prompt's start
     to its end), `kind` and `role` (int8, places in PART_KINDS and ROLES) and `digests`
-    (uint32[parts, readings], 0 where it is that of the text).
+    (uint32[parts, readings], 0 where it is that of `keys`, and there that of `text`).
     """
 
     prompt: Int32

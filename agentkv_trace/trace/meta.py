@@ -9,6 +9,7 @@ from typing import Any
 from agentkv_trace.errors import InputError
 
 SCHEMA = "agentkv-trace/trace/1"
+MAX_CHUNK_TOKENS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,13 +17,19 @@ class TraceMeta:
     """How the chunks of a trace were made, and what its sources held.
 
     `tokenizer` has `name` and, for `bytes`, `bytes_per_chunk`; `sources` maps an ingester to
-    its counts. Nothing here is a path or text of a prompt.
+    its counts; `salt_check` tells whether two traces have the same salt. Nothing here is a path
+    or text of a prompt.
     """
 
     chunk_tokens: int
     tokenizer: dict[str, Any]
-    salted: bool = False
+    salt_check: str | None = None
     sources: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def salted(self) -> bool:
+        """Whether keys tell nothing to those who do not have the salt."""
+        return self.salt_check is not None
 
     def to_json(self) -> bytes:
         """Return the JSON that is stored in the file."""
@@ -32,6 +39,7 @@ class TraceMeta:
                 "chunk_tokens": self.chunk_tokens,
                 "tokenizer": self.tokenizer,
                 "salted": self.salted,
+                "salt_check": self.salt_check,
                 "sources": self.sources,
             },
             sort_keys=True,
@@ -58,11 +66,13 @@ class TraceMeta:
             meta = TraceMeta(
                 chunk_tokens=int(stored["chunk_tokens"]),
                 tokenizer=dict(stored["tokenizer"]),
-                salted=bool(stored["salted"]),
+                salt_check=stored.get("salt_check"),
                 sources=dict(stored["sources"]),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{where}: damaged trace metadata ({error}); ingest again") from None
-        if meta.chunk_tokens < 1:
-            raise InputError(f"{where}: chunk_tokens must be at least 1; ingest again")
+        if not 1 <= meta.chunk_tokens <= MAX_CHUNK_TOKENS:
+            raise InputError(
+                f"{where}: chunk_tokens must be 1 to {MAX_CHUNK_TOKENS:,}; ingest again"
+            )
         return meta

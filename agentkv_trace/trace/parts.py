@@ -69,7 +69,7 @@ _IDS = re.compile(rb"\b(?=[A-Za-z_-]{0,40}\d)[0-9A-Za-z_-]{8,}|\d+")
 class Facts(NamedTuple):
     """The kind and role of a piece as places in PART_KINDS and ROLES, and a digest per reading.
 
-    A digest of 0 is that of `text`.
+    A digest of 0 is that of `keys`, and of `keys` that of `text`.
     """
 
     kind: int
@@ -111,12 +111,13 @@ def facts_of(node: Node, *, at_head: bool) -> Facts:
 
 
 def _facts(kind: str, role: str, text: int, *others: int) -> Facts:
-    rest = [0 if other == text else other for other in others] or [0] * (len(READINGS) - 1)
-    return Facts(PART_KINDS.index(kind), ROLES.index(role), (text, *rest))
+    keys, *rest = others or [text] * (len(READINGS) - 1)
+    found = (text, 0 if keys == text else keys, *(0 if each == keys else each for each in rest))
+    return Facts(PART_KINDS.index(kind), ROLES.index(role), found)
 
 
 def _digest(data: bytes) -> int:
-    # 0 stands for "as text".
+    # 0 stands for another reading's.
     return xxh3_64_intdigest(data) & _MASK or 1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -97,19 +97,25 @@ def merge(traces: Sequence[Trace]) -> Trace:
         for what, one, two in (
             ("chunk size", first.chunk_tokens, other.meta.chunk_tokens),
             ("tokenizer", _pinned(first), _pinned(other.meta)),
-            ("salting", first.salted, other.meta.salted),
+            ("salt", first.salt_check, other.meta.salt_check),
         ):
             if one != two:
                 raise InputError(
                     f"traces do not merge: {what} is {one} in one and {two} in another; "
-                    "ingest the logs together, or with the same --bytes-per-token"
+                    "ingest their logs together, or with the same options"
                 )
-    seen: set[tuple[str, str, int]] = set()
+    seen: set[tuple[object, ...]] = set()
     masks = [_unseen(trace, seen) for trace in traces]
-    sources: dict[str, object] = {}
-    for trace in traces:
+    sources: dict[str, Any] = {}
+    for trace, mask in zip(traces, masks, strict=True):
         for name, counts in trace.meta.sources.items():
             sources[name] = _added(sources.get(name), counts)
+        codes, names = trace.codes("source")
+        for code, count in enumerate(np.bincount(codes[~mask], minlength=len(names)).tolist()):
+            if count:
+                sources[names[code]] = _added(
+                    sources.get(names[code], {}), {"deduplicated calls": count}
+                )
     return _joined(traces, masks, replace(first, sources=sources))
 
 
@@ -118,8 +124,12 @@ def _pinned(meta: TraceMeta) -> dict[str, object]:
     return {key: value for key, value in meta.tokenizer.items() if key != "reasoning_scale"}
 
 
-def _unseen(trace: Trace, seen: set[tuple[str, str, int]]) -> Mask:
-    rows = trace.table.select(["source", "session", "index"]).to_pydict().values()
+def _unseen(trace: Trace, seen: set[tuple[object, ...]]) -> Mask:
+    """Return bool[calls]: those of which the same call, with the same prompt, was not seen."""
+    columns = ["source", "session", "index", "t_start_us", "prompt_tokens"]
+    offsets, keys = trace.new_chunks()
+    last = np.where(np.diff(offsets) > 0, np.append(keys, 0)[offsets[1:] - 1], 0)
+    rows = [*trace.table.select(columns).to_pydict().values(), last.tolist()]
     keep = []
     for row in zip(*rows, strict=True):
         keep.append(row not in seen)

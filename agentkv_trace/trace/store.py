@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from agentkv_trace.errors import InputError
 from agentkv_trace.trace.call import FIDELITIES, KINDS, TIME_SOURCES, USAGE_SOURCES
 from agentkv_trace.trace.layout import LAYOUT, Layout
-from agentkv_trace.trace.meta import TraceMeta
+from agentkv_trace.trace.meta import MAX_CHUNK_TOKENS, TraceMeta
 
 if TYPE_CHECKING:
     import polars as pl
@@ -81,14 +81,16 @@ class Trace:
     def array(self, column: str) -> npt.NDArray[Any]:
         """Return an integer column as numpy (nulls as -1)."""
         values = self.table[column]
-        if values.null_count:
-            values = values.fill_null(-1)
-        return values.to_numpy()  # type: ignore[no-any-return]
+        # Nulls become NaN, and doubles hold an int32 exactly.
+        found = values.to_numpy()
+        return np.nan_to_num(found, nan=-1).astype(np.int32) if values.null_count else found  # type: ignore[no-any-return]
 
     def codes(self, column: str) -> tuple[npt.NDArray[np.int32], list[str]]:
         """Return a string column as int32[calls] codes (null as -1) and their names."""
         values = self.table[column].unify_dictionaries().combine_chunks()
-        codes = values.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        codes = values.indices.to_numpy(zero_copy_only=False)
+        if values.null_count:
+            codes = np.nan_to_num(codes, nan=-1).astype(np.int32)
         return codes, values.dictionary.to_pylist()
 
     def frame(self) -> pl.DataFrame:
@@ -138,7 +140,7 @@ class Trace:
         Raises InputError for any other size.
         """
         factor, rest = divmod(chunk_tokens, self.meta.chunk_tokens)
-        if rest or factor < 1:
+        if rest or not 1 <= factor <= MAX_CHUNK_TOKENS:
             raise InputError(
                 f"--chunk-tokens {chunk_tokens}: must be a multiple of the trace's "
                 f"{self.meta.chunk_tokens}"
@@ -174,7 +176,7 @@ class Trace:
 
 def _open(path: Path) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(path)
+        return pq.ParquetFile(path, page_checksum_verification=True)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except (OSError, pa.ArrowException):
@@ -200,7 +202,8 @@ def read_trace(path: str | Path) -> Trace:
     try:
         table = file.read(columns=COLUMNS.names).select(COLUMNS.names)
         _check_nulls(table, str(path))
-        table = table.cast(COLUMNS)
+        if not table.schema.equals(COLUMNS):
+            table = table.cast(COLUMNS)
     except (OSError, pa.ArrowException, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path}: damaged trace ({reason}); ingest again") from None
@@ -220,7 +223,9 @@ def write_trace(trace: Trace, path: Path) -> None:
     if column is not None:
         schema = schema.append(LAYOUT)
         words += [f"{LAYOUT.name}.parts.list.element.{name}" for name in ("kind", "role")]
-    with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=words) as writer:
+    with pq.ParquetWriter(
+        path, schema, compression="zstd", use_dictionary=words, write_page_checksum=True
+    ) as writer:
         for first in range(0, max(len(trace), 1), ROW_GROUP):
             last = min(first + ROW_GROUP, len(trace))
             rows = trace.table.slice(first, last - first)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from typing import TYPE_CHECKING
 
@@ -239,3 +240,79 @@ def test_several_jobs_count_and_fail_like_one(
     words = ["ingest", str(logs), "-o", str(tmp_path / "s"), "--jobs", "3", "--strict"]
     assert main(words) == 2
     assert "line of NUL bytes" in capsys.readouterr().err
+
+
+def test_one_bad_name_loses_no_other(
+    tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty, odd = tmp_path / "empty.jsonl", tmp_path / "odd.bin"
+    empty.touch()
+    odd.write_bytes(b"\x7fELF\0")
+    names = [str(LOG), str(empty), str(odd), str(tmp_path / "none*")]
+    assert main(["ingest", *names, "-o", str(out)]) == 0
+    said = capsys.readouterr().err
+    assert f"skipped: {empty}: empty file" in said
+    assert f"skipped: {odd}: not a log that we know" in said
+    assert f"skipped: {tmp_path / 'none*'}: no file matches" in said
+    assert main(["ingest", *names, "-o", str(out), "--force", "--strict"]) == 2
+    assert main(["ingest", *names[1:], "-o", str(out), "--force"]) == 2
+
+
+def test_a_pipe_is_not_waited_for(
+    tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert main(["ingest", str(tmp_path / "pipe"), "-o", str(out)]) == 2
+    assert "pipe it in and name it -" in capsys.readouterr().err
+
+
+def test_options_for_logs_are_not_ignored_on_traces(
+    tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ingest", str(LOG), "-o", str(out), "-q"]) == 0
+    words = ["ingest", str(out), "-o", str(tmp_path / "again.parquet")]
+    for extra, message in (
+        (["--salt", "s"], "a trace's keys are made"),
+        (["--salt", ""], "must not be empty"),
+        (["--bytes-per-token", "3"], "only for logs"),
+        (["--chunk-tokens", "24"], "must be a multiple of the trace's 16"),
+        (["--chunk-tokens", "9999999999999999"], "must be a multiple of the trace's 16"),
+    ):
+        assert main([*words, *extra]) == 2
+        assert message in capsys.readouterr().err
+    assert main([*words, "--chunk-tokens", "64", "-q"]) == 0
+    assert read_trace(tmp_path / "again.parquet").meta.chunk_tokens == 64
+
+
+def test_traces_of_two_salts_do_not_merge(
+    tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for salt in "ab":
+        assert main(["ingest", str(LOG), "--salt", salt, "-o", str(tmp_path / salt), "-q"]) == 0
+    assert main(["ingest", str(tmp_path / "a"), str(tmp_path / "b"), "-o", str(out)]) == 2
+    assert "traces do not merge: salt is" in capsys.readouterr().err
+
+
+def test_two_parts_of_a_foreign_trace_merge_whole(tmp_path: Path, out: Path) -> None:
+    rows = [
+        {"timestamp": 1000 * n, "input_length": 1024, "output_length": 5, "hash_ids": [0, n]}
+        for n in range(1, 7)
+    ]
+    for name, part in (("a", rows[:3]), ("b", rows[3:])):
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in part))
+        words = ["ingest", f"mooncake:{tmp_path / name}", "-o", str(tmp_path / f"{name}.parquet")]
+        assert main([*words, "-q"]) == 0
+    parts = [str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")]
+    assert main(["ingest", *parts, parts[0], "-o", str(out), "-q"]) == 0
+    assert len(read_trace(out)) == 6
+
+
+def test_damaged_keys_are_found_by_their_checksum(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ingest", str(SAMPLES), "-o", str(out), "-q"]) == 0
+    data = bytearray(out.read_bytes())
+    data[20_000:20_400] = b"\xff" * 400
+    out.write_bytes(bytes(data))
+    assert main(["mrc", str(out), "--engine", "chunk"]) == 2
+    assert "ingest again" in capsys.readouterr().err
