@@ -544,7 +544,7 @@ class _Use:
 
 
 def ideal_tier(calls, capacity):
-    """An LRU stack; a call is (whole path, chunks of its prompt). Gives (hits, written, evicted)."""
+    """An LRU stack of (whole path, chunks of its prompt): gives (hits, written, evicted)."""
     stack, use = [], _Use()
     for path, prompt in calls:
         use.start()

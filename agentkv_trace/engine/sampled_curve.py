@@ -97,7 +97,8 @@ class SampledCurve:
 
     `expected_error` is the mean absolute error of the miss ratio to be expected, over `GRID`
     capacities evenly spaced up to `unique_chunks`; it stays below `error_bound` in 95% of seeds.
-    Both are 0 where nothing was left out.
+    Both are 0 where nothing was left out, 1 where nothing was sampled, and the larger of those of
+    chunks and prefixes where there are two curves.
     """
 
     capacities: Float64
@@ -217,22 +218,22 @@ def _error(
     if not tally.live:
         return (1.0, 1.0) if totals.references else (0.0, 0.0)
     grid = np.arange(1, GRID + 1) * (unique / GRID)
-    curves = []
-    for each in (tally, *replicas):
-        capacities, hits, _ = _estimate(each, totals, correction)
-        curves.append(np.interp(grid, capacities, hits[0]) / totals.references)
-    off = np.array(curves[1:]) - curves[0]
+
+    def ratios(each: Tally, known: Totals, surprise: float = SURPRISE) -> Float64:
+        capacities, hits, _ = _estimate(each, known, correction, surprise)
+        return np.array([np.interp(grid, capacities, row) for row in hits]) / known.references
+
+    found = ratios(tally, totals)
+    off = np.array([ratios(each, totals) for each in replicas]) - found
     # Replicas have a smaller rate, so a larger variance per reference.
     theirs = np.mean([each.spread / each.references for each in replicas if each.live])
     ratio = tally.spread / tally.references / float(theirs)
     off *= np.sqrt(ratio / (len(replicas) - 1))
     # What replicas do not show: the error of estimated totals, and how sure `head` is.
-    for changed in ((totals.shifted(), SURPRISE), (totals, 1.0)):
-        capacities, hits, _ = _estimate(tally, changed[0], correction, changed[1])
-        shifted = np.interp(grid, capacities, hits[0]) / totals.references
-        off = np.vstack((off, shifted - curves[0]))
-    deviation = np.sqrt((off**2).sum(axis=0))
+    shown = (ratios(tally, totals.shifted()) - found, ratios(tally, totals, 1.0) - found)
+    off = np.concatenate((off, shown))
+    deviations = np.sqrt((off**2).sum(axis=0))
     draws = np.random.default_rng(0).standard_normal((_DRAWS, len(off)))
-    errors = np.abs(draws @ off).mean(axis=1)
-    expected = float(np.sqrt(2 / np.pi) * deviation.mean())
-    return expected, float(_STUDENT * np.quantile(errors, 0.975))
+    errors = np.abs(np.tensordot(draws, off, 1)).mean(axis=2)
+    expected = np.sqrt(2 / np.pi) * deviations.mean(axis=1).max()
+    return float(expected), float(_STUDENT * np.quantile(errors, 0.975, axis=0).max())

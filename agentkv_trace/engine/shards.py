@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     Int64 = NDArray[np.int64]
     UInt64 = NDArray[np.uint64]
+    Calls = tuple[Int64, Int64]  # offsets, and how many chunks each looks up
 
 By = Literal["chunk", "root"]
 
@@ -171,13 +172,21 @@ class Shards:
             self.seed,
         )
 
-    def _feed(self, keys: UInt64, calls: tuple[Int64, Int64] | None) -> None:
-        while True:
-            chosen, bounds, roots = self._choose(keys, calls)
-            found = keys[chosen]
-            if self._sample.feed(found, bounds, roots, self.rate, self._most):
-                break
+    def _feed(self, keys: UInt64, calls: Calls | None) -> None:
+        roots: UInt64 | None = None
+        bounds: Calls | None
+        if self._by == "root" and calls is not None:
+            self._distinct.sift(keys, self._salt, 0)
+            chosen, bounds, roots = self._trees(keys, *calls)
+        else:
+            chosen = self._distinct.sift(keys, self._salt, self._limit)
+            bounds = None if calls is None else _calls_of(chosen, *calls)
+        found = keys[chosen]
+        while not self._sample.feed(found, bounds, roots, self.rate, self._most):
             self._shrink()
+            held = select(found, self._salt, self._limit)
+            found = found[held]
+            bounds = None if bounds is None else _calls_of(held, *bounds)
         if not found.size:
             return
         which = hashes(found if roots is None else roots, self._salt) & np.uint64(REPLICAS - 1)
@@ -188,17 +197,8 @@ class Shards:
                 root = None if roots is None else roots[mine]
                 replica.feed(found[mine], theirs, root, self.rate / REPLICAS, 2**31 - 1)
 
-    def _choose(
-        self, keys: UInt64, calls: tuple[Int64, Int64] | None
-    ) -> tuple[Int64, tuple[Int64, Int64] | None, UInt64 | None]:
-        """Return which references are sampled, the calls they make, and their roots."""
-        if calls is None:
-            return self._distinct.sift(keys, self._salt, self._limit), None, None
-        if self._by == "chunk":
-            chosen = self._distinct.sift(keys, self._salt, self._limit)
-            return chosen, _calls_of(chosen, *calls), None
-        self._distinct.sift(keys, self._salt, 0)
-        offsets, looked = calls
+    def _trees(self, keys: UInt64, offsets: Int64, looked: Int64) -> tuple[Int64, Calls, UInt64]:
+        """Return the references of sampled trees, the calls they make, and their roots."""
         sizes = np.diff(offsets)
         held = np.flatnonzero(sizes)
         held = held[select(keys[offsets[held]], self._salt, self._limit)]
@@ -215,7 +215,7 @@ class Shards:
             each.shrink(self._salt, self._limit)
 
 
-def _calls_of(chosen: Int64, offsets: Int64, looked: Int64) -> tuple[Int64, Int64]:
+def _calls_of(chosen: Int64, offsets: Int64, looked: Int64) -> Calls:
     """Return offsets and chunks to look up of the calls that are left with some references."""
     bounds = np.searchsorted(chosen, offsets)
     return bounds, np.searchsorted(chosen, offsets[:-1] + looked) - bounds[:-1]

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agentkv_trace._jit import kernel
+from agentkv_trace.engine.chunk_stack import PIECE
 from agentkv_trace.engine.keys import DenseIds
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-PIECE = 16_384
 
 
 def scrambled(numbers: Any) -> Any:
