@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentkv_trace import __version__
-from agentkv_trace.cli import export, ingest, mrc, report, sources, warmup
+from agentkv_trace.cli import (
+    check,
+    explain,
+    export,
+    ingest,
+    mrc,
+    profiles,
+    report,
+    sources,
+    warmup,
+)
 from agentkv_trace.cli.output import say
 from agentkv_trace.errors import AgentKVError
 
@@ -23,6 +33,9 @@ VERBS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("ingest", ingest.ingest),
     ("mrc", mrc.mrc),
     ("report", report.report),
+    ("check", check.check),
+    ("explain", explain.explain),
+    ("profiles", profiles.profiles),
     ("sources", sources.sources),
     ("export", export.export),
     ("warmup", warmup.warmup),

@@ -1,37 +1,61 @@
-"""`agentkv-trace report`: how much host memory, per GPU profile."""
+"""`agentkv-trace report`: does host memory pay, how much of it, per GPU profile."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from agentkv_trace.cli.options import (
+    AgentOption,
     ForceOption,
     Format,
     KvBytesOption,
+    ModelFilterOption,
     OutputOption,
     QuietOption,
+    SessionOption,
+    SinceOption,
     TraceArgument,
+    UntilOption,
 )
-
-if TYPE_CHECKING:
-    from agentkv_trace.report.model import TraceFacts
-    from agentkv_trace.trace.store import Trace
 
 
 def report(
     trace: TraceArgument,
     model: Annotated[
-        str, typer.Option("--model", "-m", help="Model profile; a unique prefix is enough.")
+        str,
+        typer.Option(
+            "--model", "-m", help="Model profile (a unique prefix is enough) or a config.json."
+        ),
     ],
     gpu: Annotated[
         list[str] | None,
         typer.Option("--gpu", "-g", help="GPU profile, may be repeated; none: five common ones."),
     ] = None,
+    backend: Annotated[
+        str,
+        typer.Option(
+            help="ideal, vllm, vllm-simple, vllm-lazy, lmcache, lmcache-server, sglang, "
+            "sglang-selective or sglang-write-back."
+        ),
+    ] = "ideal",
+    host_size: Annotated[
+        str | None,
+        typer.Option(
+            help="Host memory to judge: 64GiB over all ranks or 8GiB/rank; several by comma."
+        ),
+    ] = None,
     tp: Annotated[int, typer.Option(help="Tensor-parallel ranks.")] = 1,
+    pp: Annotated[int, typer.Option(help="Pipeline stages.")] = 1,
+    dp: Annotated[int, typer.Option(help="Replicas.")] = 1,
+    agents: Annotated[
+        int | None, typer.Option(help="Agents at once, for the estimates; none: as in the trace.")
+    ] = None,
     kv_dtype: Annotated[str, typer.Option(help="Type of the KV cache: bf16 or fp8.")] = "bf16",
-    weight_dtype: Annotated[str, typer.Option(help="Type of the weights.")] = "bf16",
+    weight_dtype: Annotated[
+        str, typer.Option(help="Type of the weights: bf16, fp8, int4 or fp4.")
+    ] = "bf16",
     gpu_memory_utilization: Annotated[
         float, typer.Option(help="Share of GPU memory that the engine takes.")
     ] = 0.9,
@@ -42,6 +66,28 @@ def report(
     recover: Annotated[
         float, typer.Option(help="Share of what an unlimited host tier would add to recover.")
     ] = 0.95,
+    connector: Annotated[
+        str | None,
+        typer.Option(help="Generation of the connector, whose waits count; see `profiles`."),
+    ] = None,
+    gpus_per_link: Annotated[int, typer.Option(help="GPUs that share one host link.")] = 1,
+    prefill_tokens_per_s: Annotated[
+        float | None, typer.Option(help="Prefill rate you measured, whole deployment, no hits.")
+    ] = None,
+    h2d_gbps: Annotated[
+        float | None, typer.Option(help="GB/s you measured from host to one GPU.")
+    ] = None,
+    store_sync_ms: Annotated[
+        float | None, typer.Option(help="Wait per prefill step for the store that you measured.")
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show the arithmetic for one GPU, step by step.")
+    ] = False,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    session: SessionOption = None,
+    agent: AgentOption = None,
+    logged_model: ModelFilterOption = None,
     output_format: Annotated[
         Format, typer.Option("--format", "-f", help="Form of the result.")
     ] = Format.table,
@@ -49,54 +95,72 @@ def report(
     force: ForceOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Recommend the size of the host-memory tier for each GPU.
+    """Say whether a host-memory tier pays on each GPU, how large, and when it thrashes.
 
     Examples:
       agentkv-trace report trace.parquet --model qwen3-8b
       agentkv-trace report trace.parquet --model qwen3-coder-30b --gpu h20 --gpu h800 --tp 8
-      agentkv-trace report trace.parquet --model llama-3.1-70b --tp 4 --format json
+      agentkv-trace report trace.parquet --model qwen3-8b --backend lmcache --explain
+      agentkv-trace report trace.parquet --model ./config.json --host-size 8GiB/rank --tp 4
     """
+    from agentkv_trace.cli.options import call_filter, load
     from agentkv_trace.cli.output import color_wanted, emit, refuse_overwrite, terminal_width
     from agentkv_trace.profiles.load import find_gpu, find_model
 
     refuse_overwrite(output, force=force)
     from agentkv_trace.report import build, csv, json, markdown, terminal
     from agentkv_trace.report.model import ReportOptions
+    from agentkv_trace.report.workload import TraceWorkload
+    from agentkv_trace.tiers.backends import find_backend
 
     options = ReportOptions(
         tp=tp,
+        pp=pp,
+        dp=dp,
         gpu_memory_utilization=gpu_memory_utilization,
         kv_dtype=kv_dtype,
         weight_dtype=weight_dtype,
         kv_bytes_per_token=kv_bytes_per_token,
         gpu_kv_tokens=gpu_kv_tokens,
         recover=recover,
+        backend=find_backend(backend).id,
+        connector=connector,
+        agents=agents,
+        host_bytes=_host_bytes(host_size, tp * pp * dp),
+        gpus_per_link=gpus_per_link,
+        prefill_tokens_per_s=prefill_tokens_per_s,
+        h2d_gbps=h2d_gbps,
+        store_sync_ms=store_sync_ms,
     )
     options.check()
     profile = find_model(model)
     gpus = [find_gpu(name) for name in gpu or build.COMMON_GPUS]
-    from agentkv_trace.engine.mrc import miss_ratio_curve
-    from agentkv_trace.trace.store import read_trace
-
-    loaded = read_trace(trace)
-    result = build.build_report(miss_ratio_curve(loaded), _facts(loaded), profile, gpus, options)
+    only = call_filter(since, until, session, agent, logged_model)
+    result = build.build_report(TraceWorkload(load(trace, only)), profile, gpus, options)
     if output_format is Format.table:
         text = terminal.render(
-            result, width=terminal_width(), color=output is None and color_wanted()
+            result,
+            width=terminal_width(),
+            color=output is None and color_wanted(),
+            explained=explain,
         )
+    elif output_format is Format.markdown:
+        text = markdown.render(result, explained=explain)
     else:
-        renderer = {Format.json: json, Format.csv: csv, Format.markdown: markdown}[output_format]
-        text = renderer.render(result)
+        text = (json if output_format is Format.json else csv).render(result)
     emit(text, output, quiet=quiet)
 
 
-def _facts(trace: Trace) -> TraceFacts:
-    from agentkv_trace.report.model import TraceFacts
+def _host_bytes(text: str | None, ranks: int) -> tuple[int, ...]:
+    """Return the sizes over all ranks that `64GiB,8GiB/rank` means."""
+    from agentkv_trace.errors import InputError
+    from agentkv_trace.tiers.size import Size
 
-    tokens = trace.array("prompt_tokens")
-    return TraceFacts(
-        calls=len(trace),
-        sessions=len(trace.codes("session")[1]),
-        longest_prompt_tokens=int(tokens.max()) if len(trace) else 0,
-        tokenizer=trace.meta.tokenizer["name"],
-    )
+    sizes = []
+    for part in text.split(",") if text else ():
+        amount, _, each = part.strip().partition("/")
+        size = Size.parse(amount)
+        if size.unit != "bytes" or each not in ("", "rank") or size.amount < 1:
+            raise InputError(f"--host-size {part.strip()!r}: write it like 64GiB or 8GiB/rank")
+        sizes.append(int(size.amount) * (ranks if each else 1))
+    return tuple(sizes)

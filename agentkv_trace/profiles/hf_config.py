@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from agentkv_trace.errors import InputError
 from agentkv_trace.profiles.hf_layers import layer_kinds
-from agentkv_trace.profiles.load import Index, Linear, Mla, Model, Moe
+from agentkv_trace.profiles.load import Model
+from agentkv_trace.profiles.shapes import Index, Linear, Mla, Moe
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agentkv_trace.profiles.load import LayerKinds
+    from agentkv_trace.profiles.shapes import LayerKinds
 
 HINT = "give a profile of it in agentkv-trace.toml, or --kv-bytes-per-token with a similar model"
 

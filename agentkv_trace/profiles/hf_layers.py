@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agentkv_trace.errors import InputError
-from agentkv_trace.profiles.load import LayerKinds
+from agentkv_trace.profiles.shapes import LayerKinds
 
 _GEMMA3_PATTERN = 6
 _TYPES = {

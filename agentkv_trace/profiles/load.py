@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from agentkv_trace.profiles.names import resolve
+from agentkv_trace.profiles.shapes import Index, LayerKinds, Linear, Mla, Moe
 
 GIB = 2**30
 """Bytes in a GiB."""
@@ -18,7 +19,10 @@ Confidence = Literal["sourced", "secondary", "derived", "estimated"]
 
 
 class HostLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The link between a GPU and host memory; GB/s per direction, None where there is no link."""
+    """The link between a GPU and host memory; GB/s per direction, None where there is no link.
+
+    `copies` names the table of copy rates by block size in `connectors.toml`.
+    """
 
     kind: str
     basis: str = ""
@@ -27,6 +31,7 @@ class HostLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     h2d_gbps: float | None = None
     d2h_gbps: float | None = None
     both_ways_gbps: float | None = None
+    copies: str = "h100"
 
 
 class Gpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,69 +63,6 @@ class Gpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return peak dense BF16 FLOP/s over peak host link bytes/s; None without a host link."""
         peak = self.host_link.peak_gbps
         return self.bf16_tflops * 1e3 / peak if peak else None
-
-
-class LayerKinds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many layers attend to everything, to a window, to an aligned chunk, recur, or neither."""
-
-    full: int = 0
-    swa: int = 0
-    chunk: int = 0
-    linear: int = 0
-    none: int = 0
-
-
-class Moe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Experts of a mixture-of-experts layer; widths in elements."""
-
-    experts: int
-    active: int
-    ffn: int
-    shared_ffn: int = 0
-    dense_layers: int = 0
-
-
-class Mla(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Multi-head latent attention: one compressed row per token and layer, for all heads."""
-
-    q_rank: int
-    kv_rank: int
-    rope_dim: int
-    nope_dim: int
-    v_dim: int
-
-
-class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The indexer of sparse attention (DSA)."""
-
-    heads: int
-    dim: int
-    topk: int
-
-    @property
-    def key_bytes(self) -> int:
-        """Return bytes of the index key per token and layer: FP8 elements and one FP32 scale."""
-        return self.dim + 4
-
-
-class Linear(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Linear-attention (recurrent) layers."""
-
-    key_heads: int
-    value_heads: int
-    key_dim: int
-    value_dim: int
-    conv: int
-
-    @property
-    def key_width(self) -> int:
-        """Return the elements of all keys."""
-        return self.key_heads * self.key_dim
-
-    @property
-    def value_width(self) -> int:
-        """Return the elements of all values."""
-        return self.value_heads * self.value_dim
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

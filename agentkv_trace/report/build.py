@@ -1,4 +1,4 @@
-"""From a curve, a model and some GPUs to a report."""
+"""From a workload, a model and some GPUs to a report."""
 
 from __future__ import annotations
 
@@ -7,132 +7,266 @@ from typing import TYPE_CHECKING
 
 from agentkv_trace import __version__
 from agentkv_trace.advise import sizing
+from agentkv_trace.advise.flags import flags
+from agentkv_trace.advise.machine import Measured, block_bytes, calibrated, cost_bands, machine
+from agentkv_trace.advise.verdict import in_words
 from agentkv_trace.errors import InputError
-from agentkv_trace.report.model import (
-    SCHEMA,
-    GpuFinding,
-    HostSize,
-    ModelFacts,
-    PoolFacts,
-    Report,
-    ReportOptions,
-    TraceFacts,
-    WorkloadFacts,
-)
-from agentkv_trace.report.units import format_bytes, format_points, format_ratio, format_tokens
+from agentkv_trace.profiles.connectors import find_connector
+from agentkv_trace.profiles.flops import prefill_cost
+from agentkv_trace.report import words
+from agentkv_trace.report.assume import assumptions
+from agentkv_trace.report.case import Case
+from agentkv_trace.report.choose import choose
+from agentkv_trace.report.facts import backend_facts, economics_facts, model_facts, workload_facts
+from agentkv_trace.report.fixes import thrash_facts
+from agentkv_trace.report.model import SCHEMA, GpuFinding, PoolFacts, Report, ReportOptions
+from agentkv_trace.report.units import format_bytes, format_tokens
 from agentkv_trace.tiers import capacity
+from agentkv_trace.tiers.backends import find_backend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agentkv_trace.advise.sizing import Curve, Sizing
+    from agentkv_trace.profiles.connectors import Connector
+    from agentkv_trace.profiles.flops import PrefillCost
     from agentkv_trace.profiles.load import Gpu, Model
+    from agentkv_trace.report.model import Outcome
+    from agentkv_trace.report.workload import Workload
+    from agentkv_trace.tiers.backends import Backend
     from agentkv_trace.tiers.capacity import KVPool
+    from agentkv_trace.tiers.use import TierUse
 
 COMMON_GPUS = ("rtx3090", "h20", "h800-sxm", "h100-sxm", "h200-sxm")
 """The GPUs of a report that names none."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Chunk:
-    """The size of a chunk on all ranks, and on how many."""
+class _Frame:
+    """What all GPUs of a report share."""
 
-    tokens: int
-    bytes: int
-    ranks: int
+    workload: Workload
+    model: Model
+    options: ReportOptions
+    backend: Backend
+    connector: Connector
+    cost: PrefillCost
+    agents: int
+    kv_rank_bytes: int
+    block: float
 
 
 def build_report(
-    curve: Curve,
-    trace: TraceFacts,
+    workload: Workload,
     model: Model,
     gpus: Sequence[Gpu],
     options: ReportOptions | None = None,
 ) -> Report:
-    """Return the advice for a trace's curve and a model on some GPUs, in their order.
+    """Return the advice for a trace and a model on some GPUs, in their order.
 
-    A GPU that cannot hold the model becomes a finding that says so.
+    A GPU that cannot hold the model, or the longest call, becomes a finding that says so.
 
     Raises InputError where options cannot be meant, where the model's KV is not sized per
     token, where no GPU is given and where none of them holds the model.
     """
-    options = options or ReportOptions()
-    sizing.check_recover(options.recover)
+    frame = _frame(workload, model, options or ReportOptions())
     if not gpus:
         raise InputError("no GPU to report on; name one with --gpu")
     gpus = tuple({gpu.id: gpu for gpu in gpus}.values())
-    per_token = capacity.kv_bytes_per_token(model, options)
-    chunk = _Chunk(curve.chunk_tokens, curve.chunk_tokens * per_token * options.tp, options.tp)
-    findings = []
-    sized: dict[str, Sizing] = {}
-    refusals = []
+    cases: dict[str, Case] = {}
+    refused: dict[str, GpuFinding] = {}
+    errors = []
+    replays: dict[int, dict[int, TierUse]] = {}
     for gpu in gpus:
         try:
-            pool = capacity.kv_pool(model, gpu, options)
+            case = _case(frame, gpu)
+            # GPUs with equal pools share what was replayed: no cost enters there.
+            case.uses = replays.setdefault(case.pool_tokens, {})
+            cases[gpu.id] = case
         except capacity.DoesNotFitError as error:
-            refusals.append(error)
-            findings.append(_refused(gpu, options, error.reason))
-            continue
-        found = sizing.size_host(curve, pool.chunks(chunk.tokens), options.recover)
-        if gpu.unified_memory and found.reason is None:
-            found = replace(found, need_chunks=None, reason=_UNIFIED)
-        sized[gpu.id] = found
-        findings.append(_finding(curve, chunk, gpu, pool, found, trace, options))
-    if not sized:
-        raise refusals[0]
+            errors.append(error)
+            refused[gpu.id] = _refused(gpu, frame.options, error.reason)
+    if not cases:
+        raise errors[0]
+    chosen = {key: choose(case, _sizing(case)) for key, case in cases.items()}
+    sizes = _sizes(frame.options, [bought for _, bought, _ in chosen.values()])
+    findings = [
+        refused.get(gpu.id) or _finding(frame, cases[gpu.id], chosen[gpu.id], sizes) for gpu in gpus
+    ]
+    backend = backend_facts(frame.backend, frame.connector, workload)
     return Report(
         schema=SCHEMA,
         version=__version__,
-        options=options,
-        workload=_workload(curve, trace, chunk, options.recover),
-        model=_model_facts(model, per_token, options),
-        gpus=_with_sizes(curve, chunk, findings, sized),
-        assumptions=_assumptions(model, gpus, options, curve.chunk_tokens),
+        options=frame.options,
+        workload=workload_facts(workload, frame.options, frame.kv_rank_bytes, frame.agents),
+        model=model_facts(model, frame.options, frame.kv_rank_bytes, frame.cost),
+        backend=backend,
+        gpus=tuple(findings),
+        assumptions=assumptions(
+            model,
+            gpus,
+            frame.options,
+            backend,
+            frame.connector,
+            workload.facts,
+            workload.curve.chunk_tokens,
+        ),
     )
 
 
-_UNIFIED = "its memory is unified: a host tier would take from the same DRAM"
+def _frame(workload: Workload, model: Model, options: ReportOptions) -> _Frame:
+    sizing.check_recover(options.recover)
+    _measured(options).check()
+    if options.agents is not None and options.agents < 1:
+        raise InputError(f"--agents {options.agents}: must be at least 1")
+    if options.gpus_per_link < 1:
+        raise InputError(f"--gpus-per-link {options.gpus_per_link}: must be at least 1")
+    backend = find_backend(options.backend)
+    connector = find_connector(options.connector or backend.connector)
+    per_token = capacity.kv_bytes_per_token(model, options)
+    return _Frame(
+        workload=workload,
+        model=model,
+        options=replace(options, backend=backend.id, connector=connector.id),
+        backend=backend,
+        connector=connector,
+        cost=prefill_cost(model),
+        agents=options.agents or workload.facts.agents,
+        kv_rank_bytes=per_token,
+        block=block_bytes(model, connector, workload.host_chunk_tokens(backend), per_token),
+    )
+
+
+def _measured(options: ReportOptions) -> Measured:
+    return Measured(
+        prefill_tokens_per_s=options.prefill_tokens_per_s,
+        h2d_gbps=options.h2d_gbps,
+        store_sync_ms=options.store_sync_ms,
+    )
+
+
+def _case(frame: _Frame, gpu: Gpu) -> Case:
+    options, curve = frame.options, frame.workload.curve
+    pool = capacity.kv_pool(frame.model, gpu, options)
+    smallest = frame.workload.smallest_pool(frame.backend)
+    if pool.tokens < smallest:
+        raise capacity.DoesNotFitError(
+            f"{frame.model.name} on {gpu.name}",
+            f"its KV pool ({format_tokens(pool.tokens)} tokens) is smaller than the longest call "
+            f"({format_tokens(smallest)} tokens), which {frame.backend.name} would never run",
+        )
+    where = machine(gpu, options, frame.kv_rank_bytes, frame.connector)
+    bands = cost_bands(gpu, options, frame.connector, frame.block, options.gpus_per_link)
+    calls = frame.workload.facts.calls
+    if bands is not None:
+        mean = curve.prompt_tokens / calls if calls else 0.0
+        bands = calibrated(bands, _measured(options), where, frame.cost, mean)
+    return Case(
+        workload=frame.workload,
+        backend=frame.backend,
+        options=options,
+        gpu=gpu,
+        pool=pool,
+        cost=frame.cost,
+        machine=where,
+        bands=bands,
+        agents=frame.agents,
+        working_set=sizing.working_set(curve, options.recover) * curve.chunk_tokens,
+        best_hit_ratio=curve.ceiling,
+    )
+
+
+def _sizing(case: Case) -> sizing.Sizing:
+    curve = case.workload.curve
+    return sizing.size_host(curve, case.pool_tokens // curve.chunk_tokens, case.options.recover)
+
+
+def _sizes(options: ReportOptions, bought: Sequence[int | None]) -> list[int]:
+    """Return the sizes of the tables: around every recommendation, and those asked for."""
+    sizes = {size for total in bought if total for size in sizing.around(total)}
+    return sorted(sizes | set(options.host_bytes))
 
 
 def _finding(
-    curve: Curve,
-    chunk: _Chunk,
-    gpu: Gpu,
-    pool: KVPool,
-    found: Sizing,
-    trace: TraceFacts,
-    options: ReportOptions,
+    frame: _Frame,
+    case: Case,
+    chosen: tuple[int | None, int | None, str | None],
+    sizes: list[int],
 ) -> GpuFinding:
-    label = _label(gpu, options)
-    base = GpuFinding(
-        gpu=gpu.id,
-        name=gpu.name,
-        outcome="nothing_to_gain",
-        summary=f"{label}: nothing to gain: {found.reason}",
-        reason=found.reason,
-        pool=PoolFacts(
-            tokens=pool.tokens,
-            kv_bytes=pool.bytes,
-            usable_bytes=pool.usable_bytes,
-            weight_bytes=pool.weight_bytes,
-            overhead_bytes=pool.overhead_bytes,
-        ),
-        gpu_hit_ratio=found.gpu_hit_ratio,
-        best_hit_ratio=found.ceiling,
-        notes=_notes(pool, trace),
+    need, bought, reason = chosen
+    asked = frame.options.host_bytes[0] if frame.options.host_bytes else None
+    judged = asked or bought
+    label = _label(case.gpu, frame.options)
+    table = sizes if judged else []
+    case.replay([0, *table, *([judged] if judged else [])])
+    finding = GpuFinding(
+        gpu=case.gpu.id,
+        name=case.gpu.name,
+        verdict="neutral",
+        summary=words.neutral(label, reason or ""),
+        reason=reason,
+        pool=_pool_facts(case.pool),
+        gpu_hit_ratio=case.gpu_hit_ratio,
+        best_hit_ratio=case.best_hit_ratio,
+        alone=case.host_size(0),
+        thrash=thrash_facts(case, frame.model, asked or 0, bought, table),
+        notes=_notes(case, asked),
     )
-    if found.need_chunks is None:
-        return base
-    need = found.need_chunks * chunk.bytes
-    host = _host_size(curve, chunk, found, sizing.round_up(need))
-    ranks = "" if chunk.ranks == 1 else f" ({format_bytes(host.per_rank_bytes)} per rank)"
-    hits = f"hits {format_ratio(found.gpu_hit_ratio)} -> {format_ratio(host.hit_ratio)}"
+    if judged is None or case.bands is None:
+        return finding
+    size = case.host_size(judged)
+    verdict = case.verdict(judged)
+    assert verdict is not None
+    pointless = _pointless(case, judged)
+    word: Outcome = case.word(judged, verdict)
+    if pointless and word == "neutral":
+        # Nothing is gained whatever the costs; what it may lose is said beside.
+        summary = words.useless(label, size, pointless, verdict)
+    else:
+        summary = words.judged(label, size, case.gpu_hit_ratio, verdict, asked=asked is not None)
     return replace(
-        base,
-        outcome="buy_host_memory",
-        summary=f"{label}: buy {format_bytes(host.total_bytes)} host memory{ranks}: {hits}",
+        finding,
+        verdict=word,
+        summary=summary,
+        reason=pointless or reason,
+        depends_on=in_words(verdict.decider) if verdict.decider and word == "depends" else None,
         need_bytes=need,
-        host=host,
+        host=case.host_size(bought) if bought else None,
+        judged=size,
+        host_sizes=tuple(case.host_size(total) for total in table),
+        economics=economics_facts(case, judged, frame.block),
+        flags=flags(frame.backend, judged, frame.options.ranks, frame.options.dp),
+    )
+
+
+def _pointless(case: Case, size: int) -> str | None:
+    """Return why a size gives hardly any hits above the GPU, or None where it gives some."""
+    if case.hit_ratio(size) - case.gpu_hit_ratio >= sizing.MIN_GAIN:
+        return None
+    host, pool = case.use(size).host_tokens, case.pool_tokens
+    if case.backend.inclusive and host <= pool:
+        return (
+            f"it holds {format_tokens(host)} tokens, no more than the GPU's KV pool "
+            f"({format_tokens(pool)} tokens), which an inclusive tier only repeats"
+        )
+    if case.best_hit_ratio - case.gpu_hit_ratio < sizing.MIN_GAIN:
+        return "there is nothing to gain above the GPU"
+    return f"it drops what is written before it is reused (working set {_working_set(case)})"
+
+
+def _working_set(case: Case) -> str:
+    tokens = case.working_set
+    per_rank = tokens * case.pool.kv_bytes_per_token // case.options.dp
+    where = " per rank" if case.options.ranks > 1 else ""
+    return f"{format_tokens(tokens)} tokens, {format_bytes(per_rank)}{where}"
+
+
+def _pool_facts(pool: KVPool) -> PoolFacts:
+    return PoolFacts(
+        tokens=pool.tokens,
+        kv_bytes=pool.bytes,
+        usable_bytes=pool.usable_bytes,
+        weight_bytes=pool.weight_bytes,
+        overhead_bytes=pool.overhead_bytes,
     )
 
 
@@ -140,125 +274,24 @@ def _refused(gpu: Gpu, options: ReportOptions, reason: str) -> GpuFinding:
     return GpuFinding(
         gpu=gpu.id,
         name=gpu.name,
-        outcome="does_not_fit",
+        verdict="does_not_fit",
         summary=f"{_label(gpu, options)}: does not fit: {reason}",
         reason=reason,
     )
 
 
-def _with_sizes(
-    curve: Curve, chunk: _Chunk, findings: Sequence[GpuFinding], sized: dict[str, Sizing]
-) -> tuple[GpuFinding, ...]:
-    """Return the findings with the sizes around every recommendation, common to all GPUs."""
-    sizes = sorted(
-        {
-            total
-            for finding in findings
-            if finding.host
-            for total in sizing.around(finding.host.total_bytes)
-        }
-    )
-    return tuple(
-        replace(
-            finding,
-            host_sizes=tuple(
-                _host_size(curve, chunk, sized[finding.gpu], total) for total in sizes
-            ),
-        )
-        if finding.host
-        else finding
-        for finding in findings
-    )
-
-
-def _host_size(curve: Curve, chunk: _Chunk, found: Sizing, total_bytes: int) -> HostSize:
-    step = sizing.step(curve, found, total_bytes, chunk.bytes)
-    return HostSize(
-        total_bytes=total_bytes,
-        per_rank_bytes=total_bytes // chunk.ranks,
-        holds_tokens=step.capacity_chunks * chunk.tokens,
-        hit_ratio=step.hit_ratio,
-        recovered=step.recovered,
-    )
-
-
-def _workload(curve: Curve, trace: TraceFacts, chunk: _Chunk, recover: float) -> WorkloadFacts:
-    every = sizing.working_set(curve)
-    some = sizing.working_set(curve, recover)
-    return WorkloadFacts(
-        calls=trace.calls,
-        sessions=trace.sessions,
-        prompt_tokens=curve.prompt_tokens,
-        longest_prompt_tokens=trace.longest_prompt_tokens,
-        tokenizer=trace.tokenizer,
-        chunk_tokens=chunk.tokens,
-        references=curve.references,
-        unique_chunks=curve.unique_chunks,
-        best_hit_ratio=curve.ceiling,
-        working_set_tokens=every * chunk.tokens,
-        working_set_bytes=every * chunk.bytes,
-        recover_working_set_tokens=some * chunk.tokens,
-        recover_working_set_bytes=some * chunk.bytes,
-    )
-
-
-def _model_facts(model: Model, per_token: int, options: ReportOptions) -> ModelFacts:
-    return ModelFacts(
-        model=model.id,
-        name=model.name,
-        attention=model.attention,
-        params=model.params,
-        kv_bytes_per_token_per_rank=per_token,
-        kv_bytes_per_token_all_ranks=per_token * options.tp,
-        weight_bytes_per_rank=capacity.weight_bytes(model, options.weight_dtype, options.tp),
-        confidence=model.confidence,
-    )
-
-
 def _label(gpu: Gpu, options: ReportOptions) -> str:
-    return gpu.name if options.tp == 1 else f"{options.tp} x {gpu.name}"
+    return gpu.name if options.ranks == 1 else f"{options.ranks} x {gpu.name}"
 
 
-def _notes(pool: KVPool, trace: TraceFacts) -> tuple[str, ...]:
-    if trace.longest_prompt_tokens <= pool.tokens:
-        return ()
-    return (
-        f"its KV pool ({format_tokens(pool.tokens)} tokens) is smaller than the longest prompt "
-        f"({format_tokens(trace.longest_prompt_tokens)} tokens), which it could not serve",
-    )
-
-
-def _assumptions(
-    model: Model, gpus: Sequence[Gpu], options: ReportOptions, chunk_tokens: int
-) -> tuple[str, ...]:
-    said = [
-        "Every tier is one LRU cache, looked up and filled by one call after another in order of "
-        "start; real engines come out at or below it.",
-        "The host tier is inclusive: it adds nothing until it is larger than the GPU's KV pool.",
-        f"A hit is a whole chunk of {chunk_tokens} tokens with all chunks before it; hits are "
-        "shares of prompt tokens.",
-    ]
-    if options.gpu_kv_tokens is not None:
-        said.append(f"The KV pool of {format_tokens(options.gpu_kv_tokens)} tokens is as given.")
-    else:
-        activations = capacity.overhead_bytes(model) - capacity.RUNTIME_BYTES
-        said.append(
-            f"KV pool = {format_ratio(options.gpu_memory_utilization)} of GPU memory - "
-            f"{options.weight_dtype} weights - {format_bytes(capacity.RUNTIME_BYTES)} runtime - "
-            f"{format_bytes(activations)} activations (assumed); "
-            "--gpu-kv-tokens takes what the engine logged."
+def _notes(case: Case, asked: int | None) -> tuple[str, ...]:
+    notes = []
+    longest = case.workload.facts.longest_prompt_tokens
+    if longest > case.pool.tokens:
+        notes.append(
+            f"its KV pool ({format_tokens(case.pool.tokens)} tokens) is smaller than the longest "
+            f"prompt ({format_tokens(longest)} tokens), which it could not serve"
         )
-        estimated = [gpu.name for gpu in gpus if gpu.memory_basis == "estimated"]
-        if estimated:
-            said.append(f"GPU memory is an estimate for {', '.join(estimated)}.")
-    if options.kv_bytes_per_token is not None:
-        said.append(
-            f"KV of {format_bytes(options.kv_bytes_per_token)} per token and rank is as given."
-        )
-    said += [
-        f"Nothing to gain means less than {format_points(sizing.MIN_GAIN)} above the GPU alone "
-        "with an unlimited host tier.",
-        "Hits are counted, not time: whether restoring them beats computing again is not weighed "
-        "here.",
-    ]
-    return tuple(said)
+    if asked and case.bands is None:
+        notes.append("it has no host link: the given host tier is not judged")
+    return tuple(notes)

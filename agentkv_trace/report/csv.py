@@ -7,17 +7,26 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agentkv_trace.report.model import Report
+    from agentkv_trace.report.model import HostSize, Report
 
 _COLUMNS = (
     "gpu",
-    "outcome",
+    "gpu_verdict",
     "kv_pool_tokens",
     "host_total_bytes",
     "host_per_rank_bytes",
     "host_holds_tokens",
     "hit_ratio",
     "recovered",
+    "restored_tokens",
+    "computed_tokens",
+    "written_tokens",
+    "evicted_share",
+    "thrashes",
+    "saved_s_least",
+    "saved_s_mid",
+    "saved_s_most",
+    "verdict",
     "recommended",
 )
 
@@ -28,26 +37,33 @@ def render(report: Report) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_COLUMNS)
     for finding in report.gpus:
-        pool = finding.pool
-        if pool is None:
-            writer.writerow([finding.gpu, finding.outcome, *[""] * (len(_COLUMNS) - 2)])
+        if finding.pool is None or finding.alone is None:
+            writer.writerow([finding.gpu, finding.verdict, *[""] * (len(_COLUMNS) - 2)])
             continue
-        head = [finding.gpu, finding.outcome, pool.tokens]
-        alone = finding.outcome == "nothing_to_gain"
-        writer.writerow([*head, 0, 0, 0, finding.gpu_hit_ratio, 0.0, _flag(alone)])
-        for size in finding.host_sizes:
-            writer.writerow(
-                [
-                    *head,
-                    size.total_bytes,
-                    size.per_rank_bytes,
-                    size.holds_tokens,
-                    size.hit_ratio,
-                    size.recovered,
-                    _flag(size == finding.host),
-                ]
-            )
+        head = [finding.gpu, finding.verdict, finding.pool.tokens]
+        bought = finding.host.total_bytes if finding.host else 0
+        if finding.verdict in ("neutral", "costs"):
+            bought = 0
+        for size in (finding.alone, *finding.host_sizes):
+            writer.writerow([*head, *_cells(size), _flag(size.total_bytes == bought)])
     return out.getvalue()
+
+
+def _cells(size: HostSize) -> list[object]:
+    return [
+        size.total_bytes,
+        size.per_rank_bytes,
+        size.holds_tokens,
+        size.hit_ratio,
+        size.recovered,
+        size.restored_tokens,
+        size.computed_tokens,
+        size.written_tokens,
+        size.evicted_share,
+        _flag(size.thrashes),
+        *(size.saved_s or (None, None, None)),
+        size.verdict,
+    ]
 
 
 def _flag(value: bool) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentkv_trace.report import rows
+from agentkv_trace.report import explain, rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -13,20 +13,33 @@ if TYPE_CHECKING:
     from agentkv_trace.report.rows import Column
 
 
-def render(report: Report) -> str:
-    """Return the report as Markdown text with a final newline."""
+def render(report: Report, *, explained: bool = False) -> str:
+    """Return the report as Markdown text with a final newline, with its arithmetic if wanted."""
     parts = [
         "# Host memory for the KV cache",
         _list(f"**{finding.summary}**" for finding in report.gpus),
         _list(f"{label}: {text}" for label, text in rows.facts(report)),
         _table(rows.gpu_columns(report)),
     ]
+    deep = rows.in_depth(report)
+    if deep:
+        columns = rows.depth_columns(report, deep)
+        parts += [f"## {deep.name} by size of host memory (* judged)", _table(columns)]
     sizes = rows.size_columns(report)
     if sizes:
-        parts += ["## Hits by size of host memory (* recommended)", _table(sizes)]
+        parts += ["## Hits by size of host memory (* judged)", _table(sizes)]
+    said = rows.pressure(report)
+    if said:
+        parts += ["## Thrashing", _list(said)]
+    settings = rows.settings(report)
+    if settings:
+        parts += ["## To set", _list(settings)]
     warnings = rows.notes(report)
     if warnings:
         parts += ["## Mind", _list(warnings)]
+    if explained:
+        for title, steps in explain.arithmetic(report):
+            parts += [f"## {_escape(title)}", _list(steps)]
     parts += ["## Assumptions", _list(report.assumptions)]
     return "\n\n".join(parts) + "\n"
 

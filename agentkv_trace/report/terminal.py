@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from agentkv_trace.report import rows
+from agentkv_trace.report import explain, rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,38 +22,71 @@ MIN_WIDTH = 40
 
 _GAP = "  "
 _MAX_TITLE_LINES = 3
-_STYLES = {"buy_host_memory": "bold green", "nothing_to_gain": "bold", "does_not_fit": "bold red"}
+_STYLES = {
+    "pays": "bold green",
+    "neutral": "bold",
+    "costs": "bold red",
+    "depends": "bold yellow",
+    "does_not_fit": "bold red",
+}
 
 
-def render(report: Report, *, width: int = 80, color: bool = False) -> str:
+def render(report: Report, *, width: int = 80, color: bool = False, explained: bool = False) -> str:
     """Return the report as text for a terminal of `width` columns, with a final newline.
 
     Wider terminals get more columns of the tables; `color` adds ANSI styles, never the only
-    carrier of a meaning.
+    carrier of a meaning; `explained` adds the arithmetic for one GPU.
     """
     width = max(width, MIN_WIDTH)
     lines: list[Text] = []
     for finding in report.gpus:
         name = finding.summary.partition(":")[0]
         said = _wrapped(finding.summary, width)
-        said[0].stylize(_STYLES[finding.outcome], 0, len(name) + 1)
+        said[0].stylize(_STYLES[finding.verdict], 0, len(name) + 1)
         lines += said
     lines.append(Text())
     for label, text in rows.facts(report):
         lines += _wrapped(f"{label}: {text}", width)
     for table in _fitted(rows.gpu_columns(report), width):
         lines += [Text(), *_table(table, width)]
+    deep = rows.in_depth(report)
+    if deep:
+        lines += _titled(
+            f"{deep.name} by size of host memory (* judged)",
+            rows.depth_columns(report, deep),
+            width,
+        )
     sizes = rows.size_columns(report)
     if sizes:
-        lines += [Text(), *_wrapped("Hits by size of host memory (* recommended)", width)]
-        for number, table in enumerate(_fitted(sizes, width)):
-            lines += [*([Text()] if number else []), *_table(table, width)]
+        lines += _titled("Hits by size of host memory (* judged)", sizes, width)
     lines.append(Text())
+    for warning in rows.pressure(report):
+        lines += _wrapped(f"Thrash: {warning}", width)
+    for setting in rows.settings(report):
+        lines += _wrapped(f"Set: {setting}", width)
     for note in rows.notes(report):
         lines += _wrapped(f"Mind: {note}", width)
+    if explained:
+        lines += [Text(), *_explained(report, width), Text()]
     for assumption in report.assumptions:
         lines += _wrapped(f"- {assumption}", width, "dim")
     return _styled(lines, color)
+
+
+def _titled(title: str, columns: Sequence[Column], width: int) -> list[Text]:
+    lines = [Text(), *_wrapped(title, width)]
+    for number, table in enumerate(_fitted(columns, width)):
+        lines += [*([Text()] if number else []), *_table(table, width)]
+    return lines
+
+
+def _explained(report: Report, width: int) -> list[Text]:
+    lines: list[Text] = []
+    for title, steps in explain.arithmetic(report):
+        lines += _wrapped(title, width, "bold")
+        for step in steps:
+            lines += [Text("  ") + line for line in _wrapped(step, width - 2)]
+    return lines
 
 
 def _styled(lines: Sequence[Text], color: bool) -> str:

@@ -35,3 +35,17 @@ def _figures(number: float) -> str:
     decimals = 0 if number >= 99.95 else 1 if number >= 9.995 else 2
     text = f"{number:.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a time such as `0.8 s`, `45 s`, `12.5 min` or `3.1 h`; the sign is left out."""
+    seconds = abs(seconds)
+    for limit, size, unit in ((90, 1, "s"), (5400, 60, "min")):
+        if seconds < limit:
+            return f"{_figures(seconds / size)} {unit}"
+    return f"{_figures(seconds / 3600)} h"
+
+
+def format_count(number: float) -> str:
+    """Return a rate or ratio such as `2.25K` or `15.5K`, in thousands as the paper writes it."""
+    return _scaled(number, 1000, ("", "K", "M"))

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 KV_BYTES = {"bf16": 2, "fp8": 1}
 """Bytes per KV element by `--kv-dtype`."""
 
-WEIGHT_BYTES = {"bf16": 2.0, "fp8": 1.0, "int4": 0.5}
-"""Bytes per parameter by `--weight-dtype`; scales of quantised weights are not counted."""
+WEIGHT_BYTES = {"bf16": 2.0, "fp8": 1.0, "int4": 0.5, "fp4": 0.5625}
+"""Bytes per parameter by `--weight-dtype`; only fp4 counts its scales (one byte for sixteen)."""
 
 RUNTIME_BYTES = GIB
 """Assumed per GPU: driver context, communication buffers, graphs."""
@@ -47,16 +47,29 @@ class Deployment:
     """
 
     tp: int = 1
+    pp: int = 1
+    dp: int = 1
     gpu_memory_utilization: float = 0.9
     kv_dtype: str = "bf16"
     weight_dtype: str = "bf16"
     kv_bytes_per_token: float | None = None
     gpu_kv_tokens: int | None = None
 
+    @property
+    def ranks(self) -> int:
+        """Return the number of GPUs: tensor, pipeline and data parallel."""
+        return self.tp * self.pp * self.dp
+
+    @property
+    def replica_ranks(self) -> int:
+        """Return the number of GPUs that hold one copy of the model."""
+        return self.tp * self.pp
+
     def check(self) -> None:
         """Raise InputError where a value cannot be meant."""
-        if self.tp < 1:
-            raise InputError(f"--tp {self.tp}: must be at least 1")
+        for option, ranks in (("--tp", self.tp), ("--pp", self.pp), ("--dp", self.dp)):
+            if ranks < 1:
+                raise InputError(f"{option} {ranks}: must be at least 1")
         if not 0 < self.gpu_memory_utilization <= 1:
             raise InputError(
                 f"--gpu-memory-utilization {self.gpu_memory_utilization}: "
@@ -74,7 +87,7 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KVPool:
-    """The GPU tier: `tokens` in the pool (each rank holds its part of every token).
+    """The GPU tier: `tokens` in the pool of one replica (each rank holds its part of every token).
 
     Bytes are per rank; the parts other than `kv_bytes_per_token` are None where the pool was
     given (`--gpu-kv-tokens`) and not computed.
@@ -100,7 +113,8 @@ def kv_bytes_per_token(model: Model, deployment: Deployment | None = None) -> in
     """Return the bytes of KV that one rank stores per token.
 
     KV heads are divided by tensor parallelism and replicated where it exceeds them; the latent
-    row of MLA is held whole by every rank.
+    row of MLA is held whole by every rank. Pipeline parallelism divides the layers; the fullest
+    stage counts.
 
     Raises InputError for a model whose KV does not simply grow with every token, and for a
     tensor parallelism that does not divide the attention heads.
@@ -111,13 +125,34 @@ def kv_bytes_per_token(model: Model, deployment: Deployment | None = None) -> in
     if deployment.kv_bytes_per_token is not None:
         return ceil(deployment.kv_bytes_per_token)
     if model.kinds.full != model.layers:
-        raise InputError(
-            f"{model.name} has {model.attention}: its cache is not sized per token and its hits "
-            "follow other rules; give --kv-bytes-per-token (bytes on one rank) to treat it as "
-            "if every token counted alike"
-        )
+        raise InputError(_not_per_token(model, deployment))
+    per_layer = _layer_bytes(model, deployment)
+    return -(-model.kinds.full // deployment.pp) * per_layer
+
+
+def _layer_bytes(model: Model, deployment: Deployment) -> int:
     heads = None if model.mla else -(-model.kv_heads // deployment.tp)
-    return model.kinds.full * model.kv_bytes_per_layer(KV_BYTES[deployment.kv_dtype], heads)
+    return model.kv_bytes_per_layer(KV_BYTES[deployment.kv_dtype], heads)
+
+
+def _not_per_token(model: Model, deployment: Deployment) -> str:
+    """Return what is wrong with a model of mixed layers, and the numbers one may give instead."""
+    kinds, per_layer = model.kinds, _layer_bytes(model, deployment)
+    growing = -(-kinds.full // deployment.pp) * per_layer
+    every = -(-(kinds.full + kinds.swa + kinds.chunk) // deployment.pp) * per_layer
+    what = f"{growing} for the layers that keep every token"
+    if every != growing:
+        what += f", {every} if windowed layers are kept whole too"
+    if model.state_bytes:
+        what += (
+            f"; a hit also needs a snapshot of {model.state_bytes / 2**20:.0f} MiB at its very "
+            "end, which is not modelled"
+        )
+    return (
+        f"{model.name} has {model.attention}: its cache is not sized per token and its hits "
+        "follow other rules; give --kv-bytes-per-token (bytes on one rank) to treat it as "
+        f"if every token counted alike: {what}"
+    )
 
 
 def check_tp(model: Model, tp: int) -> None:
@@ -130,9 +165,9 @@ def check_tp(model: Model, tp: int) -> None:
         )
 
 
-def weight_bytes(model: Model, dtype: str, tp: int) -> int:
-    """Return the bytes of weights on one rank, divided evenly over `tp` ranks."""
-    return int(model.params * WEIGHT_BYTES[dtype]) // tp
+def weight_bytes(model: Model, dtype: str, ranks: int) -> int:
+    """Return the bytes of weights on one rank, divided evenly over the ranks of a replica."""
+    return int(model.params * WEIGHT_BYTES[dtype]) // ranks
 
 
 def overhead_bytes(model: Model) -> int:
@@ -152,7 +187,7 @@ def kv_pool(model: Model, gpu: Gpu, deployment: Deployment) -> KVPool:
     if deployment.gpu_kv_tokens is not None:
         return KVPool(tokens=deployment.gpu_kv_tokens, kv_bytes_per_token=per_token)
     usable = int(gpu.memory_bytes * deployment.gpu_memory_utilization)
-    weights = weight_bytes(model, deployment.weight_dtype, deployment.tp)
+    weights = weight_bytes(model, deployment.weight_dtype, deployment.replica_ranks)
     overhead = overhead_bytes(model)
     tokens = (usable - weights - overhead) // per_token
     if tokens < 1:
@@ -175,7 +210,8 @@ def smallest_tp(model: Model, gpu: Gpu, deployment: Deployment) -> int | None:
     """Return the smallest tensor parallelism that leaves a KV pool, or None up to 64 GPUs."""
     usable = int(gpu.memory_bytes * deployment.gpu_memory_utilization)
     for tp in _tp_sizes(model):
-        left = usable - weight_bytes(model, deployment.weight_dtype, tp) - overhead_bytes(model)
+        weights = weight_bytes(model, deployment.weight_dtype, tp * deployment.pp)
+        left = usable - weights - overhead_bytes(model)
         if left >= kv_bytes_per_token(model, replace(deployment, tp=tp)):
             return tp
     return None

@@ -44,11 +44,14 @@ class OffloadHits:
     host: int32[k, calls], loaded from host; a full hit counts whole, though the engine computes its
         last token again.
     written: int32[k, calls], stored to host.
+    evicted: int32[k, calls], left the host during the call and were never looked up in it, on
+        either tier, since they were written.
     """
 
     gpu: NDArray[np.int32]
     host: NDArray[np.int32]
     written: NDArray[np.int32]
+    evicted: NDArray[np.int32]
 
 
 def offload_hits(
@@ -82,8 +85,8 @@ def offload_hits(
             out,
         )
 
-    out = each_capacity(simulate, sizes, 2, stream.calls)
-    return OffloadHits(gpu, out[:, 0].copy(), out[:, 1].copy())
+    out = each_capacity(simulate, sizes, 3, stream.calls)
+    return OffloadHits(gpu, out[:, 0].copy(), out[:, 1].copy(), out[:, 2].copy())
 
 
 # after, before: rings of chunk ids, oldest first. Ring 0 holds the calls whose order is settled;
@@ -100,6 +103,7 @@ def _host(ids, offsets, prompt, gpu, unique, capacity, chunk_tokens, step_tokens
     settled = unique
     finalised, last, mine = unique + 1, unique + 2, unique + 3
     offered = np.zeros(unique, np.int64)  # the last offer the chunk was part of
+    reused = np.zeros(unique, np.bool_)  # whether a lookup met it since it was written
     offer = 0
     resident = 0
     for call in range(len(offsets) - 1):
@@ -113,6 +117,8 @@ def _host(ids, offsets, prompt, gpu, unique, capacity, chunk_tokens, step_tokens
         while hit < chunks and before[ids[start + hit]] >= 0:
             hit += 1
         out[0, call] = hit - gpu_hit
+        for i in range(start, start + hit):
+            reused[ids[i]] = True
         for i in range(start + gpu_hit, start + hit):
             _unlink(after, before, ids[i])
             _prepend(after, before, mine, ids[i])
@@ -136,17 +142,29 @@ def _host(ids, offsets, prompt, gpu, unique, capacity, chunk_tokens, step_tokens
                 short = resident + new - capacity
                 if short > 0:
                     resident -= short
-                    short = _evict(after, before, offered, offer, settled, short)
+                    short = _evict(after, before, offered, offer, settled, short, reused, out, call)
                     if not final:
-                        short = _evict(after, before, offered, offer, last, short)
-                        short = _evict(after, before, offered, offer, finalised, short)
-                        short = _evict(after, before, offered, offer, mine, short)
+                        short = _evict(
+                            after, before, offered, offer, last, short, reused, out, call
+                        )
+                        short = _evict(
+                            after, before, offered, offer, finalised, short, reused, out, call
+                        )
+                        short = _evict(
+                            after, before, offered, offer, mine, short, reused, out, call
+                        )
                     else:
-                        short = _evict(after, before, offered, offer, mine, short)
-                        short = _evict(after, before, offered, offer, last, short)
+                        short = _evict(
+                            after, before, offered, offer, mine, short, reused, out, call
+                        )
+                        short = _evict(
+                            after, before, offered, offer, last, short, reused, out, call
+                        )
                 for i in range(start + next_offer, start + full):
                     if before[ids[i]] >= 0:
                         _unlink(after, before, ids[i])
+                    else:
+                        reused[ids[i]] = False
                     _prepend(after, before, mine, ids[i])
                 resident += new
                 out[1, call] += new
@@ -158,7 +176,7 @@ def _host(ids, offsets, prompt, gpu, unique, capacity, chunk_tokens, step_tokens
 
 
 @kernel
-def _evict(after, before, offered, offer, gap, short):  # type: ignore[no-untyped-def]
+def _evict(after, before, offered, offer, gap, short, reused, out, call):  # type: ignore[no-untyped-def]
     """Drop up to `short` chunks of a ring, oldest first, none of this offer."""
     chunk = after[gap]
     while short > 0 and chunk != gap:
@@ -167,6 +185,8 @@ def _evict(after, before, offered, offer, gap, short):  # type: ignore[no-untype
             _unlink(after, before, chunk)
             before[chunk] = -1
             short -= 1
+            if not reused[chunk]:
+                out[2, call] += 1
         chunk = following
     return short
 

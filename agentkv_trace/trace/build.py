@@ -193,9 +193,10 @@ class TraceBuilder:
             salt_check=None if salt is None else salt_check(salt),
             sources=sources,
         )
-        layout = self._layout and self._layout.finish(
-            prompt, path, ends * CHUNK_TOKENS // chunk_bytes, salt
-        )
+        layout = None
+        if self._layout is not None:
+            tokens = ends * CHUNK_TOKENS // chunk_bytes
+            layout = self._layout.finish(prompt.tolist(), path.tolist(), tokens, salt)
         return Trace(table, meta, keys=(new_offsets, new), parts=layout)
 
     def _take(self, node: Node) -> int:

@@ -155,8 +155,7 @@ def select_rows(layouts: Sequence[Layout], origin: Sequence[int], number: Sequen
             at = above[at]
         for part in reversed(fresh):
             before = place[above[part]] if above[part] >= 0 else -1
-            key = (before, int(layout.end[part]), int(layout.kind[part]))
-            key += tuple(layout.digests[part, :1].tolist())
+            key = (before, *(int(v[part]) for v in (layout.end, layout.kind, layout.digests[:, 0])))
             if key not in known:
                 known[key] = len(parent)
                 parent.append(before)
@@ -165,14 +164,15 @@ def select_rows(layouts: Sequence[Layout], origin: Sequence[int], number: Sequen
         offsets.append(len(parent))
         prompts.append(place[layout.prompt[row]] if layout.prompt[row] >= 0 else -1)
         paths.append(place[leaf] if leaf >= 0 else -1)
-    which = np.array([origin for origin, _ in source], np.int64)
-    part = np.array([part for _, part in source], np.int64)
+    trace_of = np.array([of for of, _ in source], np.int64)
+    part_of = np.array([at for _, at in source], np.int64)
 
     def taken(name: str) -> Any:
         first = getattr(layouts[0], name)
-        values = np.empty((part.size, *first.shape[1:]), first.dtype)
+        values = np.empty((part_of.size, *first.shape[1:]), first.dtype)
         for at, layout in enumerate(layouts):
-            values[which == at] = getattr(layout, name)[part[which == at]]
+            mine = trace_of == at
+            values[mine] = getattr(layout, name)[part_of[mine]]
         return values
 
     return Layout(

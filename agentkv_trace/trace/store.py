@@ -131,7 +131,9 @@ class Trace:
         except (OSError, pa.ArrowException) as error:
             reason = str(error).splitlines()[0]
             raise InputError(f"{self.path}: damaged layout ({reason}); ingest again") from None
-        return Layout.of_column(column, str(self.path))
+        # Read once: a trace never changes.
+        object.__setattr__(self, "parts", Layout.of_column(column, str(self.path)))
+        return self.parts
 
     def coarsen(self, chunk_tokens: int) -> Trace:
         """Return the trace at a coarser chunk size, a multiple of its own.

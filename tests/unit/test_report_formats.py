@@ -17,7 +17,7 @@ from agentkv_trace.report import json as json_report
 from agentkv_trace.report import markdown, model, terminal
 from agentkv_trace.report.build import build_report
 from agentkv_trace.report.model import Report, ReportOptions, TraceFacts
-from naive import DistanceCurve
+from naive import DistanceCurve, DistanceWorkload
 
 FACTS = TraceFacts(calls=1234, sessions=1, longest_prompt_tokens=60_000, tokenizer="bytes")
 CURVE = DistanceCurve([512] * 400 + [25_600] * 500, cold=100)
@@ -29,7 +29,9 @@ SCHEMA = json.loads(
 
 def report(*names: str, model: str = "llama-3.1-8b", **options: object) -> Report:
     chosen = [find_gpu(name) for name in names or FOUR]
-    return build_report(CURVE, FACTS, find_model(model), chosen, ReportOptions(**options))
+    return build_report(
+        DistanceWorkload(CURVE, FACTS), find_model(model), chosen, ReportOptions(**options)
+    )
 
 
 REPORTS = {
@@ -65,31 +67,50 @@ def test_terminal_says_all_that_counts_at_any_width(name: str, width: int) -> No
 
 def test_terminal_at_60() -> None:
     text = terminal.render(REPORTS["four"], width=60)
-    head = text.split("- Every tier")[0]
+    head = text.split("- Hits: ")[0]
     assert head == (
-        "RTX 3090: buy 64 GiB host memory: hits 40.0% -> 90.0%\n"
-        "H20: nothing to gain: the GPU's KV pool holds the whole\n"
-        "  working set\n"
-        "L4: buy 64 GiB host memory: hits 40.0% -> 90.0%\n"
-        "DGX Spark: nothing to gain: the GPU's KV pool holds the\n"
-        "  whole working set\n"
+        "RTX 3090: depends on the fixed time of a restore (5 to 25\n"
+        "  ms; even at 5.15 ms): 64 GiB host memory: hits 40.0% ->\n"
+        "  90.0%; loses 5.0 times the prefill time at worst, saves\n"
+        "  30.3% of prefill time at best\n"
+        "H20: neutral: buy no host memory: the GPU's KV pool holds\n"
+        "  the whole working set\n"
+        "L4: depends on the fixed time of a restore more than on\n"
+        "  anything else (5 to 25 ms), but not on it alone: 64 GiB\n"
+        "  host memory: hits 40.0% -> 90.0%; loses 5.7 times the\n"
+        "  prefill time at worst, saves 19.3% of prefill time at best\n"
+        "DGX Spark: neutral: buy no host memory: the GPU's KV pool\n"
+        "  holds the whole working set\n"
         "\n"
         "Trace: 1,234 calls in 1 session, 16k tokens of prompts,\n"
         "  longest 60k tokens\n"
         "Model: Llama-3.1-8B, GQA, bf16 KV 128 KiB per token\n"
-        "Best: 90.0% of prompt tokens hit in an unlimited cache\n"
+        "Backend: ideal LRU tiers\n"
+        "Best: 90.0% of prompt tokens were processed before\n"
         "Working set: 410k tokens (50 GiB) for all of these hits,\n"
         "  410k tokens (50 GiB) for 95.0% of them\n"
+        "Agents: 1 takes turns at 13 tokens a call: others touch 0\n"
+        "  tokens (0 B) before one returns\n"
         "\n"
-        "               KV                  Hits\n"
-        "             pool   Hits    Host   with   Exact\n"
-        "GPU        tokens  alone  memory     it    need  Recovered\n"
-        "RTX 3090    39.8k  40.0%  64 GiB  90.0%  50 GiB     100.0%\n"
-        "H20          566k  90.0%    none      -       -          -\n"
-        "L4          27.6k  40.0%  64 GiB  90.0%  50 GiB     100.0%\n"
-        "DGX Spark    748k  90.0%    none      -       -          -\n"
+        "                    KV pool   Hits    Host     Hits\n"
+        "GPU        Verdict   tokens  alone  memory  with it    Saves\n"
+        "RTX 3090   depends    39.8k  40.0%  64 GiB    90.0%  -3.93 s\n"
+        "H20        neutral     566k  90.0%    none        -        -\n"
+        "L4         depends    27.6k  40.0%  64 GiB    90.0%  -4.24 s\n"
+        "DGX Spark  neutral     748k  90.0%    none        -        -\n"
         "\n"
-        "Hits by size of host memory (* recommended)\n"
+        "RTX 3090 by size of host memory (* judged)\n"
+        "    Host         Computed  Restored    Lost\n"
+        "  memory   Hits    tokens    tokens  unused    Saves\n"
+        "    none  40.0%      9.6k         0       -        -\n"
+        "  24 GiB  40.0%      9.6k         0    0.0%  -0.01 s\n"
+        "  32 GiB  40.0%      9.6k         0    0.0%  -0.01 s\n"
+        "  48 GiB  40.0%      9.6k         0    0.0%  -0.01 s\n"
+        "* 64 GiB  90.0%      1.6k        8k    0.0%  -3.93 s\n"
+        "  96 GiB  90.0%      1.6k        8k    0.0%  -3.93 s\n"
+        " 128 GiB  90.0%      1.6k        8k    0.0%  -3.93 s\n"
+        "\n"
+        "Hits by size of host memory (* judged)\n"
         "Host memory  Holds tokens  RTX 3090       L4\n"
         "       none             -     40.0%    40.0%\n"
         "     24 GiB          197k     40.0%    40.0%\n"
@@ -114,7 +135,7 @@ def test_a_wider_terminal_shows_more() -> None:
 
 def test_many_gpus_are_split_over_tables_and_none_is_lost() -> None:
     text = terminal.render(report(*gpus(), gpu_kv_tokens=20_000), width=60)
-    table = text.split("(* recommended)")[1].split("\nMind")[0]
+    table = text.split("Hits by size of host memory")[1].split("\nMind")[0]
     assert table.count("64 GiB") == table.count("none") > 1
     assert table.count("* 90.0%") == len(gpus()) - 1  # all but the unified one
 
@@ -145,6 +166,7 @@ def check(value: object, schema: dict, where: str = "report") -> None:
             "integer": int,
             "number": (int, float),
             "null": type(None),
+            "boolean": bool,
         }
         named = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
         assert any(isinstance(value, kinds[kind]) for kind in named), where
@@ -157,6 +179,7 @@ def check(value: object, schema: dict, where: str = "report") -> None:
             check(item, schema["properties"][key], f"{where}.{key}")
     if isinstance(value, list) and "items" in schema:
         assert len(value) >= schema.get("minItems", 0), where
+        assert len(value) <= schema.get("maxItems", len(value)), where
         for item in value:
             check(item, schema["items"], f"{where}[]")
 
@@ -183,7 +206,7 @@ def test_json_follows_its_schema(name: str) -> None:
     [
         (("schema",), "agentkv-trace/report/2"),
         (("gpus",), []),
-        (("gpus", 0, "outcome"), "perhaps"),
+        (("gpus", 0, "verdict"), "perhaps"),
         (("gpus", 0, "gpu_hit_ratio"), 1.5),
         (("gpus", 0, "pool"), 3),
         (("workload", "calls"), "many"),
@@ -209,6 +232,10 @@ def test_the_check_refuses_what_is_wrong(path: tuple, bad: object) -> None:
         (SCHEMA["$defs"]["gpu"], model.GpuFinding),
         (SCHEMA["$defs"]["pool"], model.PoolFacts),
         (SCHEMA["$defs"]["host_size"], model.HostSize),
+        (SCHEMA["$defs"]["backend"], model.BackendFacts),
+        (SCHEMA["$defs"]["economics"], model.EconomicsFacts),
+        (SCHEMA["$defs"]["thrash"], model.ThrashFacts),
+        (SCHEMA["$defs"]["fix"], model.FixFacts),
     ],
 )
 def test_the_schema_lists_every_field(part: dict, kind: type) -> None:
@@ -229,7 +256,7 @@ def test_csv_has_a_row_per_size() -> None:
 
 def test_csv_names_a_gpu_that_is_too_small() -> None:
     rows = list(csv.DictReader(StringIO(csv_report.render(REPORTS["small"]))))
-    assert rows[0]["outcome"] == "does_not_fit"
+    assert rows[0]["gpu_verdict"] == "does_not_fit"
     assert rows[0]["hit_ratio"] == ""
 
 

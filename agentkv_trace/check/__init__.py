@@ -1,0 +1,1 @@
+"""Gates for CI: rules, configuration, baseline, and one renderer per format."""

@@ -1,0 +1,1 @@
+"""What `explain` says: one frozen result, then one renderer per format."""
