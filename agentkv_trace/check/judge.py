@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from agentkv_trace import __version__
 from agentkv_trace.advise.break_causes import top_causes
+from agentkv_trace.advise.break_places import place_words
 from agentkv_trace.advise.break_words import CAUSES, CLASSES, HEAD_CLASSES
-from agentkv_trace.advise.breaks import place_words
 from agentkv_trace.check import baseline as baselines
 from agentkv_trace.check.figures import bytes_per_token
 from agentkv_trace.check.model import SCHEMA, CheckResult, Finding, Measured

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import io
 import os
 import sys
@@ -43,6 +44,13 @@ VERBS: tuple[tuple[str, Callable[..., Any]], ...] = (
 
 INTERRUPTED = 130
 
+
+def _unwrapped(verb: Callable[..., Any]) -> str:
+    """Return a verb's help, with the mark that keeps its examples on lines of their own."""
+    words, example, lines = (inspect.getdoc(verb) or "").partition("Example")
+    return words + ("\b\n" + example + lines if example else "")
+
+
 # typer brings its own click in newer versions; its base error is reached by either way.
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
 
@@ -56,7 +64,9 @@ app = typer.Typer(
     help="How much host memory does the KV cache of your coding agents need, and does it pay?",
 )
 for _name, _verb in VERBS:
-    app.command(_name, context_settings={"help_option_names": ["-h", "--help"]})(_verb)
+    app.command(
+        _name, help=_unwrapped(_verb), context_settings={"help_option_names": ["-h", "--help"]}
+    )(_verb)
 
 
 def _print_version(wanted: bool) -> None:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentkv_trace import __version__
 from agentkv_trace.advise.break_causes import mark_patterns, top_causes
+from agentkv_trace.advise.break_places import place_words
 from agentkv_trace.advise.break_words import CAUSES, CLASSES
-from agentkv_trace.advise.breaks import find_breaks, place_words, resumed
+from agentkv_trace.advise.breaks import find_breaks, resumed
 from agentkv_trace.report.breaks.model import (
     SCHEMA,
     BreakRow,
