@@ -226,7 +226,7 @@ def _copy(node, size, state, after, before, room, out, call):  # type: ignore[no
     if room[1] < size[node]:
         return False
     room[1] -= size[node]
-    state[node] = (state[node] | _HOST) & ~_MET & 7
+    state[node] = (state[node] | _HOST) & (7 - _MET)
     out[2, call] += size[node]
     return True
 
