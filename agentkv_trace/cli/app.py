@@ -21,6 +21,7 @@ from agentkv_trace.cli import (
     mrc,
     profiles,
     report,
+    scrub,
     sources,
     warmup,
 )
@@ -39,6 +40,7 @@ VERBS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("profiles", profiles.profiles),
     ("sources", sources.sources),
     ("export", export.export),
+    ("scrub", scrub.scrub),
     ("warmup", warmup.warmup),
 )
 
