@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agentkv_trace.cli import app, scrub
 from agentkv_trace.cli.app import main
 from conftest import REPO
 
@@ -13,9 +12,6 @@ if TYPE_CHECKING:
 
 SAMPLES = REPO / "sample_traces" / "codex"
 LOG = min(SAMPLES.rglob("*.jsonl"), key=lambda path: path.stat().st_size)
-
-if "scrub" not in dict(app.VERBS):
-    app.app.command("scrub")(scrub.scrub)
 
 
 def content(folder: Path) -> dict[str, bytes]:
