@@ -17,7 +17,7 @@ BEGAN = datetime(2026, 3, 1, 9, 0, 0)
 MODEL = "made/model-1"
 TOOLS = [
     {
-        "description": "Run a command in /work/one.",
+        "description": "Run a command in /repo/one.",
         "action_type": "TerminalAction",
         "kind": "TerminalTool",
         "title": "terminal",
@@ -130,7 +130,7 @@ class Conversation:
         state: Json = {
             "id": "00000000-0000-4000-8000-000000000000",
             "agent": {"llm": self.llm},
-            "workspace": {"working_dir": "/work/one"},
+            "workspace": {"working_dir": "/repo/one"},
             "execution_status": "finished",
             "stats": {"usage_to_metrics": self.metrics},
         }

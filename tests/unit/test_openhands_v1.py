@@ -183,7 +183,7 @@ def test_a_command_s_answer_has_what_the_shell_s_prompt_told(tmp_path: Path) -> 
     shell = {
         "prefix": "[before]\n",
         "suffix": "\n[after]",
-        "working_dir": "/work/one",
+        "working_dir": "/repo/one",
         "py_interpreter_path": "/usr/bin/python",
         "exit_code": 3,
     }
@@ -194,7 +194,7 @@ def test_a_command_s_answer_has_what_the_shell_s_prompt_told(tmp_path: Path) -> 
     one.said("Done.", "r3")
     sent = messages(read_one(one, tmp_path)[2])
     assert words(sent[3]) == [
-        "[before]\nbody\n[after]\n[Current working directory: /work/one]\n"
+        "[before]\nbody\n[after]\n[Current working directory: /repo/one]\n"
         "[Python interpreter: /usr/bin/python]\n[Command finished with exit code 3]"
     ]
     assert words(sent[5]) == ["still running"]
@@ -521,7 +521,7 @@ def test_completions_inside_the_stream_of_events(tmp_path: Path) -> None:
 
 def test_heads_are_shared_by_equal_tools_only(tmp_path: Path) -> None:
     heads = []
-    other = [{"title": "terminal", "description": "Run a command in /work/two."}]
+    other = [{"title": "terminal", "description": "Run a command in /repo/two."}]
     for number, tools in enumerate((None, None, other)):
         one = Conversation()
         one.system(tools=tools) if tools else one.system()
