@@ -34,7 +34,13 @@ pytestmark = pytest.mark.skipif(
 POINTS = {"bytes": 4.0, "o200k": 2.0}
 """Bytes per token differ between JSON and prose, so shares by bytes are not those by tokens."""
 
-SESSION_HEADERS = ("thread-id", "x-session-id", "x-litellm-session-id")
+SESSION_HEADERS = (
+    "thread-id",
+    "x-session-id",
+    "x-litellm-session-id",
+    "x-claude-code-agent-id",
+    "x-claude-code-session-id",
+)
 
 
 def trace_of(folder: Path, tokenizer: str) -> Trace:
@@ -71,9 +77,9 @@ def shares_on_the_wire(folder: Path) -> dict[str, list[float | None]]:
 
 
 def session_of(row: Any) -> str:
-    headers = row.get("headers", {})
+    headers = {name.lower(): value for name, value in row.get("headers", {}).items()}
     found = next((headers[name] for name in SESSION_HEADERS if name in headers), None)
-    return plain(found or row["body"].get("prompt_cache_key") or "")
+    return plain(found or row["body"].get("prompt_cache_key") or row.get("session") or "")
 
 
 def plain(session: str) -> str:
