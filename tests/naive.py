@@ -793,3 +793,124 @@ def lmcache_server_use(calls, capacity, watermark=0.8, evicted_share=0.2):
                 use.evict(cache.popitem(last=False)[0])
         rows.append((hit, use.written, use.evicted))
     return rows
+
+
+# --- replay: one engine step by step, its pool a list of chunks ---------------------------------
+
+
+class ReplayTwin:
+    """A GPU pool with the chunks of running calls held, least recent first; no host tier.
+
+    calls: dicts of `path` (chunks), `prompt` (chunks of it that are prompt), `output` (tokens) and
+    `at` (arrival). A step takes 1 and computes up to `step_chunks` chunks of prompts, first come
+    first served; a prompt is looked up when the prompts taken up before it leave tokens in a step.
+    """
+
+    def __init__(self, calls, capacity, step_chunks):  # type: ignore[no-untyped-def]
+        self.calls, self.capacity, self.step_chunks = calls, capacity, step_chunks
+        self.idle, self.held = [], Counter()
+        self.waiting, self.queue, self.batch, self.decoding = [], [], [], []
+        self.hits, self.ends = {}, {}
+
+    def run(self):  # type: ignore[no-untyped-def]
+        """Return hits in chunks and the time of the end of each call."""
+        now, coming = 0.0, sorted(range(len(self.calls)), key=lambda i: (self.calls[i]["at"], i))
+        batch_end = None
+        while coming or self.waiting or self.queue or self.batch or self.decoding:
+            ends = [end for end, _ in self.decoding] + ([batch_end] if self.batch else [])
+            if ends and (not coming or min(ends) <= self.calls[coming[0]]["at"]):
+                now = min(ends)
+                over = sorted(i for end, i in self.decoding if end <= now)
+                self.decoding = [(end, i) for end, i in self.decoding if end > now]
+                if self.batch and batch_end <= now:
+                    for i in self.batch:
+                        if self.calls[i]["output"] <= 1:
+                            over.append(i)
+                        else:
+                            self.decoding.append((now + self.calls[i]["output"] - 1, i))
+                    self.batch = []
+                for i in over:
+                    self._end(i, now)
+            else:
+                now = self.calls[coming[0]]["at"]
+                self.waiting.append(coming.pop(0))
+            if coming and self.calls[coming[0]]["at"] <= now:
+                continue
+            self._take_up()
+            if not self.batch and self.queue:
+                batch_end = now + self._start()
+        return self.hits, self.ends
+
+    def _take_up(self):  # type: ignore[no-untyped-def]
+        taken = self.batch + self.queue
+        while self.waiting and sum(self._work(i) for i in taken) < self.step_chunks:
+            i = self.waiting[0]
+            prompt = self.calls[i]["path"][: self.calls[i]["prompt"]]
+            hit = _leading(prompt, self._resident())
+            spare = [c for c in self.idle if c not in prompt]
+            new = [c for c in prompt if c not in self._resident()]
+            if len(new) > self.capacity - len(self._resident()) + len(spare):
+                break
+            self.waiting.pop(0)
+            self._hold(prompt)
+            self.hits[i] = hit
+            self.queue.append(i)
+            taken.append(i)
+
+    def _work(self, i):  # type: ignore[no-untyped-def]
+        return max(self.calls[i]["prompt"] - self.hits[i], 1 / 1000)
+
+    def _start(self):  # type: ignore[no-untyped-def]
+        self.batch = [self.queue.pop(0)]
+        tokens = self._work(self.batch[0])
+        steps = -int(-tokens // self.step_chunks)
+        while self.queue and tokens + self._work(self.queue[0]) <= steps * self.step_chunks:
+            tokens += self._work(self.queue[0])
+            self.batch.append(self.queue.pop(0))
+        return steps
+
+    def _resident(self):  # type: ignore[no-untyped-def]
+        return set(self.idle) | set(self.held)
+
+    def _hold(self, chunks):  # type: ignore[no-untyped-def]
+        self.idle = [c for c in self.idle if c not in chunks]
+        self.held.update(chunks)
+        while len(self._resident()) > self.capacity:
+            self.idle.pop(0)
+
+    def _end(self, i, now):  # type: ignore[no-untyped-def]
+        path, prompt = self.calls[i]["path"], self.calls[i]["prompt"]
+        spare = [c for c in self.idle if c not in path]
+        new = [c for c in path if c not in self._resident()]
+        keep = path
+        if len(new) > self.capacity - len(self._resident()) + len(spare):
+            # Only where nobody can be preempted; tests leave room for it otherwise.
+            keep = path[:prompt]
+        self._hold(keep[prompt:])
+        for chunk in reversed(keep):
+            self.held[chunk] -= 1
+            if not self.held[chunk]:
+                del self.held[chunk]
+                self.idle.append(chunk)
+        self.ends[i] = now
+
+
+# --- time to live --------------------------------------------------------------------------
+
+
+def ttl_replay(drawn, lifetime):  # type: ignore[no-untyped-def]
+    """Return each call's hits, by a table of when each chunk was last touched.
+
+    `drawn` are calls as in strategies.Calls; a chunk is named by its whole prefix.
+    """
+    touched, hits = {}, []
+    for path, prompt, now in zip(drawn.paths, drawn.prompts, drawn.starts, strict=True):
+        chunks = [tuple(path[: depth + 1]) for depth in range(len(path))]
+        found = 0
+        for chunk in chunks[:prompt]:
+            if chunk not in touched or now - touched[chunk] > lifetime:
+                break
+            found += 1
+        hits.append(found)
+        touched.update(dict.fromkeys(chunks, now))
+    return hits

@@ -1,0 +1,223 @@
+"""Replay against slow twins: tracks, copies of sessions, the engine and its pool."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentkv_trace.replay.copies import copied_tree
+from agentkv_trace.replay.setting import Setting
+from agentkv_trace.replay.simulate import Load
+from agentkv_trace.replay.timeline import Timeline
+from agentkv_trace.replay.tracks import tracks_of
+from agentkv_trace.tiers.backends import BACKENDS, find_backend
+from agentkv_trace.tiers.trace_tiers import TraceTiers
+from naive import ReplayTwin, chunks_of, link
+from replays import CHUNK, STEPS, every_backend, pool, trace_of, trace_of_columns
+from strategies import Calls, calls
+
+
+def places(tracks, row, depth):
+    """Return the track and depth of each chunk of a path, head first."""
+    track, found = int(tracks.track[row]), []
+    while depth > 0:
+        begin = int(tracks.attach[track])
+        found += [(track, at) for at in range(depth - 1, begin - 1, -1)]
+        depth = min(depth, begin)
+        track = int(tracks.parent[track])
+    return found[::-1]
+
+
+@given(calls())
+def test_tracks_give_equal_chunks_equal_places_and_others_different_ones(made: Calls) -> None:
+    tree = made.tree()
+    tracks = tracks_of(tree["base"], tree["base_chunks"], tree["path_chunks"])
+    known = {}
+    for row, path in enumerate(made.paths):
+        at = places(tracks, row, len(path))
+        assert len(at) == len(path)
+        for chunk, place in zip(chunks_of(path), at, strict=True):
+            assert known.setdefault(chunk, place) == place
+    assert len(set(known.values())) == len(known)
+
+
+@given(calls())
+def test_paths_cross_few_tracks(made: Calls) -> None:
+    tree = made.tree()
+    tracks = tracks_of(tree["base"], tree["base_chunks"], tree["path_chunks"])
+    for row, path in enumerate(made.paths):
+        crossed = {track for track, _ in places(tracks, row, len(path))}
+        assert len(crossed) <= np.log2(len(made.paths)) + 1
+
+
+@given(calls(), st.integers(1, 3))
+def test_copies_share_what_families_share_and_nothing_else(made: Calls, copies: int) -> None:
+    families = np.array(made.sessions, np.int32)
+    trace = trace_of_columns(made.tree(), families)
+    order = np.concatenate([np.flatnonzero(families == f) for f in range(4)]).astype(np.int64)
+    call = np.concatenate([order] * copies) if len(order) else order
+    copy = np.repeat(np.arange(copies), len(order))
+    # Rows of one copy of a family stand together, as the timeline lays them out.
+    tree, row = copied_tree(trace, families, call, copy)
+    holders: dict = {}
+    for path, family in zip(made.paths, made.sessions, strict=True):
+        for chunk in chunks_of(path):
+            holders.setdefault(chunk, set()).add(family)
+    expected = [
+        [
+            (chunk, 0 if len(holders[chunk]) > 1 else (number, made.sessions[source]))
+            for chunk in chunks_of(made.paths[source])
+        ]
+        for source, number in zip(call, copy, strict=True)
+    ]
+    tracks = tracks_of(tree["base"], tree["base_chunks"], tree["path_chunks"])
+    known: dict = {}
+    for at, chunks in zip(row, expected, strict=True):
+        assert tree["path_chunks"][at] == len(chunks)
+        for chunk, place in zip(chunks, places(tracks, at, len(chunks)), strict=True):
+            assert known.setdefault(chunk, place) == place
+    assert len(set(known.values())) == len(known)
+
+
+@given(calls(most=10), st.integers(1, 12), st.integers(1, 6), st.data())
+def test_the_engine_and_its_pool_step_by_step(made: Calls, room: int, step: int, data) -> None:
+    prompts = [path[:size] for path, size in zip(made.paths, made.prompts, strict=True)]
+    longest = max(map(len, prompts), default=0)
+    capacity = max(longest, room) * 2
+    outputs = data.draw(
+        st.lists(st.sampled_from([1, 1, 2, 5]), min_size=len(prompts), max_size=len(prompts))
+    )
+    if not prompts:
+        return
+    base, shared = link(prompts)
+    trace = trace_of_columns(
+        {
+            "base": np.array(base, np.int32),
+            "base_chunks": np.array(shared, np.int32),
+            "prompt_chunks": np.array([len(p) for p in prompts], np.int32),
+            "path_chunks": np.array([len(p) for p in prompts], np.int32),
+        },
+        np.arange(len(prompts)),
+    )
+    starts = np.array(made.starts, np.int64)
+    for name, values in (
+        ("t_start_us", starts * 1_000_000),
+        ("t_end_us", starts * 1_000_000),
+        ("output_tokens", np.array(outputs, np.int32)),
+    ):
+        import pyarrow as pa
+
+        at = trace.table.schema.get_field_index(name)
+        field = trace.table.schema.field(at)
+        trace = replace(trace, table=trace.table.set_column(at, field, pa.array(values)))
+    load = Load(trace, Timeline(kind="recorded"))
+    found = load.run(pool(capacity, speed=STEPS, step_tokens=step * CHUNK))
+    twin = ReplayTwin(
+        [
+            {"path": chunks_of(p), "prompt": len(p), "output": o, "at": float(s - starts[0])}
+            for p, o, s in zip(prompts, outputs, starts, strict=True)
+        ],
+        capacity,
+        step,
+    )
+    hits, ends = twin.run()
+    order = np.argsort(found.call)
+    assert found.done.gpu[order].tolist() == [hits[i] * CHUNK for i in range(len(prompts))]
+    np.testing.assert_allclose(found.done.ended[order], [ends[i] for i in range(len(prompts))])
+
+
+def one_by_one(made: Calls):
+    """Return a trace of the drawn prompts whose calls do not overlap."""
+    prompts = [path[:size] for path, size in zip(made.paths, made.prompts, strict=True)]
+    keys = [[1 + 2 * hash(c) % (1 << 40) for c in chunks_of(p)] for p in prompts]
+    return trace_of(keys, sessions=[str(s) for s in made.sessions], tail=3)
+
+
+@pytest.mark.parametrize("name", [name for name in BACKENDS if not name.startswith("sglang")])
+@given(made=calls(most=12), room=st.integers(0, 12), host=st.integers(1, 30))
+def test_calls_one_by_one_hit_as_the_tiers_say(name, made, room, host) -> None:
+    if not made.paths:
+        return
+    trace = one_by_one(made)
+    backend = find_backend(name)
+    engine = backend.replay != "ideal"
+    longest = max(made.prompts) + 2
+    tokens = (longest + room + engine) * CHUNK
+    # The ideal stack lets a path longer than the tier push out its own tail, chunk by chunk.
+    host = max(host, longest) if name == "ideal" else host
+    found = Load(trace, Timeline(kind="recorded")).run(
+        Setting(
+            backend=backend,
+            pool_tokens=tokens,
+            host_chunks=host,
+            host_chunk_tokens=CHUNK,
+            watermark_tick_s=0.0,
+            skip_last=engine,
+            tails=engine,
+        )
+    )
+    tiers = TraceTiers(trace)
+    tiers.host_chunk_tokens = lambda backend: CHUNK  # type: ignore[method-assign]
+    use = tiers.use(backend, tokens, [host])[0]
+    order = np.argsort(found.call)
+    assert found.done.gpu[order].tolist() == use.gpu.tolist()
+    assert found.done.restored[order].tolist() == use.restored.tolist()
+    assert found.summary()["written_tokens"] == use.written.sum()
+    assert found.counts[1, 4] * CHUNK == use.evicted.sum()
+
+
+@given(
+    calls(most=12),
+    st.integers(1, 30),
+    st.integers(0, 40),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.sampled_from(["sticky", "round-robin", "longest-prefix"]),
+    st.sampled_from(["off", "fixed", "conditioned"]),
+    st.integers(1, 7),
+)
+def test_every_prompt_token_is_hit_restored_or_computed_once(
+    made, room, host, agents, replicas, routing, write_filter, step
+) -> None:
+    if not made.paths:
+        return
+    prompts = [path[:size] for path, size in zip(made.paths, made.prompts, strict=True)]
+    keys = [[1 + 2 * hash(c) % (1 << 40) for c in chunks_of(p)] for p in prompts]
+    trace = trace_of(
+        keys,
+        sessions=[str(s) for s in made.sessions],
+        starts=made.starts,
+        ends=made.ends,
+        outputs=[1 + 7 * i % 60 for i in range(len(keys))],
+        tail=5,
+    )
+    load = Load(trace, Timeline(agents=agents, sessions=6))
+    for setting in every_backend(
+        room + 1,
+        host,
+        speed=replace(STEPS, restore_s=0.5, restore_token_s=0.01, in_step=bool(step % 2)),
+        replicas=replicas,
+        routing=routing,
+        write_filter=write_filter,
+        kappa=1,
+        filter_tokens=CHUNK,
+        step_tokens=step * 11,
+    ):
+        found = load.run(setting)
+        done = found.done
+        served = found.served
+        assert (done.gpu + done.restored + done.computed == found.prompt * served).all()
+        assert (done.computed >= 0).all()
+        assert (done.arrived <= done.started).all()
+        assert (done.started <= done.first).all()
+        assert (done.first <= done.ended).all()
+        # Nothing is held once all calls have ended, and no tier is above its capacity.
+        assert (found.counts[:, 0] == found.counts[:, 1]).all()
+        assert (found.counts[0::2, 0] <= room + 1).all()
+        assert (found.counts[1::2, 0] <= host).all()
+        again = load.run(setting)
+        assert all((again.done[n] == done[n]).all() for n in done.dtype.names)
