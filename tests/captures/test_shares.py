@@ -34,6 +34,12 @@ pytestmark = pytest.mark.skipif(
 POINTS = {"bytes": 4.0, "o200k": 2.0}
 """Bytes per token differ between JSON and prose, so shares by bytes are not those by tokens."""
 
+SHORT_TOKENS = {"mini-swe": 2000}
+"""Prompts below this are mostly one text, whose bytes per token are not the trace's: printed only.
+
+Of mini-swe-agent's first prompts, 800 tokens of prose, the shares are up to 6.4 points off.
+"""
+
 SESSION_HEADERS = (
     "thread-id",
     "x-session-id",
@@ -44,7 +50,8 @@ SESSION_HEADERS = (
 
 
 def trace_of(folder: Path, tokenizer: str) -> Trace:
-    source = READERS[folder.parent.name.partition("-")[0]]
+    group = folder.parent.name
+    source = READERS.get(group) or READERS[group.partition("-")[0]]
     with TraceBuilder(load(tokenizer)) as builder:
         for call in source.calls.read(source.paths.find(folder), Notes()):
             builder.add(call)
@@ -54,7 +61,8 @@ def trace_of(folder: Path, tokenizer: str) -> Trace:
 def shares_on_the_wire(folder: Path) -> dict[str, list[float | None]]:
     """Return, by session, the share of each successful request that an earlier one had.
 
-    None where an earlier one was a failed try of the same request, which is in no log.
+    None where an earlier one was a failed try of the same request, which is in no log, and for
+    a compaction that a new process begins with: of its other tools no log tells.
     """
     with gzip.open(folder / "wire.jsonl.gz", "rt") as file:
         rows = [json.loads(line) for line in file]
@@ -62,6 +70,7 @@ def shares_on_the_wire(folder: Path) -> dict[str, list[float | None]]:
     shares: dict[str, list[float | None]] = defaultdict(list)
     earlier: list[bytes] = []
     failed: list[Any] = []
+    tools: dict[str, Any] = {}
     for row in rows:
         if "lcp_tokens" in row:
             share = row["lcp_tokens"] / row["prompt_tokens"]
@@ -72,7 +81,10 @@ def shares_on_the_wire(folder: Path) -> dict[str, list[float | None]]:
         if row.get("status", 200) != 200 or row.get("dropped"):
             failed.append(row["body"])
         elif row.get("kind") != "title":
-            shares[session_of(row)].append(None if row["body"] in failed else share)
+            session, sent = session_of(row), row["body"].get("tools")
+            unseen = row.get("kind") == "compact" and sent and sent != tools.get(session, sent)
+            tools[session] = sent
+            shares[session].append(None if unseen or row["body"] in failed else share)
     return shares
 
 
@@ -124,6 +136,9 @@ def test_the_share_of_each_prompt_that_is_its_bases_prefix(folder: Path, tokeniz
         if theirs is None:
             continue
         points = 100 * (ours - theirs)
+        if tokenizer == "bytes" and 16 * chunks < SHORT_TOKENS.get(folder.parent.name, 0):
+            print(f"short prompt {index[call]} of {session}: {points:+.1f} points")  # noqa: T201
+            continue
         if index[call] == 0:
             # Part of a head that no log holds may be shared with another session.
             print(f"first call of {session}: {points:+.1f} points")  # noqa: T201
