@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from agentkv_trace.errors import InputError
+from agentkv_trace.ingest.leftover import is_foreign_database, leftover
 from agentkv_trace.ingest.reading import chunks
 from agentkv_trace.ingest.registry import SOURCES, Source
 from agentkv_trace.notes import Notes
@@ -31,6 +32,8 @@ class Found:
     traces: list[Path] = field(default_factory=list)
     unusable: list[str] = field(default_factory=list)
     """What was named and cannot be used, with the reason."""
+    unknown: list[str] = field(default_factory=list)
+    """Files inside named folders that are no logs we know, with what they begin with."""
     seen: set[Path] = field(default_factory=set)
 
     def paths(self) -> list[Path]:
@@ -104,12 +107,33 @@ def _add_folder(found: Found, folder: Path, wanted: Source | Format | None) -> N
             logs = source.paths.find(folder)
             any_found |= bool(logs)
             _add(found, found.logs, source, logs)
+    if wanted is None:
+        any_found |= _add_leftover(found, folder, generic=not any_found)
     if not any_found:
         known = ", ".join(source.title for source in sources)
         raise InputError(
             f"{folder}: no logs below this folder (looked for: {known}); "
             f"another tool's traces need their format, such as {FORMATS[0].name}:{folder}"
         )
+
+
+def _add_leftover(found: Found, folder: Path, *, generic: bool) -> bool:
+    """Add logs under other names than their agents give them; note what is none, by its content."""
+    any_found = False
+    for path in leftover(folder, found.paths()):
+        try:
+            start = _head(path)
+        except (InputError, OSError):
+            continue
+        if start.startswith(_PARQUET):
+            continue
+        source = next((each for each in SOURCES if each.paths.looks_like(path, start)), None)
+        if source is None or is_foreign_database(path, start):
+            found.unknown.append(f"{path}: no log that we know (it begins with {_shape(start)})")
+        elif generic or not source.generic:
+            any_found = True
+            _add(found, found.logs, source, [path])
+    return any_found
 
 
 def _add_file(found: Found, path: Path, wanted: Source | Format | None) -> None:
@@ -169,6 +193,8 @@ def _head(path: Path) -> bytes:
 
 def _shape(start: bytes) -> str:
     """Describe the first bytes of a file without showing its text."""
+    if not start:
+        return "nothing"
     if start.startswith((b"{", b"[")):
         return "JSON of another shape"
     if b"\0" in start:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agentkv_trace.errors import InputError
@@ -44,6 +44,8 @@ class Ingested:
     unusable: list[str]
     merged: bool
     """Whether traces of our own are among it, so that counts by source are not of the notes."""
+    unknown: list[str] = field(default_factory=list)
+    """Files inside named folders that are no logs we know, with what they begin with."""
 
 
 def ingest(
@@ -83,7 +85,7 @@ def ingest(
         trace = select(trace, only.mask(trace))
         if not len(trace):
             raise InputError("no call is left by --since, --until, --session, --agent, --model")
-    return Ingested(trace, notes, found.unusable, bool(own))
+    return Ingested(trace, notes, found.unusable, bool(own), found.unknown)
 
 
 def _check(found: Found, options: Options) -> None:

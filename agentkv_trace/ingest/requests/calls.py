@@ -37,10 +37,11 @@ def read(
         except OSError:
             notes.skip("unreadable file", str(path))
     found = sorted(reader.found, key=lambda one: (one.span.start_us, one.span.end_us, one.place))
-    yield from _calls(found, reader.prompts, notes)
+    yield from calls_of(found, reader.prompts, notes)
 
 
-def _calls(found: list[Request], prompts: Prompts, notes: Notes) -> Iterator[LoggedCall]:
+def calls_of(found: list[Request], prompts: Prompts, notes: Notes) -> Iterator[LoggedCall]:
+    """Yield the calls of requests, given in order of time, session by session."""
     linker = _Linker()
     for request in found:
         linker.add(request)

@@ -1,0 +1,1 @@
+"""Logs of gateways, proxies and tracers, and of the server itself."""

@@ -1,0 +1,228 @@
+"""Trajectories of mini-swe-agent to calls: each response has the messages before it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import xxhash
+
+from agentkv_trace.ingest.codex.records import Record, table, text, whole
+from agentkv_trace.ingest.mini_swe import document
+from agentkv_trace.ingest.requests.answers import messages_of
+from agentkv_trace.ingest.requests.calls import fill_usage
+from agentkv_trace.ingest.requests.messages import Message, message_of
+from agentkv_trace.ingest.requests.prompts import Place, Prompts
+from agentkv_trace.ingest.requests.records import Answer
+from agentkv_trace.ingest.requests.times import micros
+from agentkv_trace.ingest.requests.usage import usage_of
+from agentkv_trace.trace.call import LoggedCall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from agentkv_trace.notes import Notes
+
+SOURCE = "mini-swe"
+INPUT_LAG_US, ANSWER_LAG_US = 10_000, 15_000
+"""From a tool's end to the request, and from the response to its stamp, at the median."""
+_SECOND_US = 1_000_000
+_UNSENT = ("extra", "function_call", "provider_specific_fields")
+
+
+class Trajectory(msgspec.Struct):
+    """A file of version 1 or 2."""
+
+    messages: list[Any]
+    info: Any = None
+    trajectory_format: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """What a file says of all its calls."""
+
+    name: str
+    model: str | None
+    head: tuple[str | None, ...]
+
+
+def read(
+    files: Sequence[Path], notes: Notes, on_bytes: Callable[[int], None] | None = None
+) -> Iterator[LoggedCall]:
+    """Yield the calls of trajectories, file by file.
+
+    A file that is cut off gives the calls whose messages are whole; one that cannot be read is
+    skipped and counted. Raises InputError in strict mode.
+    """
+    paths = list(dict.fromkeys(files))
+    names = Counter(name_of(path) for path in paths)
+    prompts = Prompts()
+    for path in paths:
+        notes.count("files")
+        data = document.load(path, notes, on_bytes)
+        found = None if data is None else _trajectory(data, path, notes)
+        if found is None or data is None:
+            continue
+        name = name_of(path)
+        if names[name] > 1:
+            # The same task was run more than once.
+            name = f"{name}-{xxhash.xxh3_64_hexdigest(data)[:8]}"
+        any_call = False
+        for call in _calls(found, name, prompts, notes):
+            any_call = True
+            notes.count("calls")
+            yield call
+        notes.count("sessions", any_call)
+
+
+def parts(files: Sequence[Path]) -> list[list[Path]]:
+    """Split files by the name of their task: runs of one task are told apart when read together."""
+    groups: dict[str, list[Path]] = {}
+    for path in dict.fromkeys(files):
+        groups.setdefault(name_of(path), []).append(path)
+    return list(groups.values())
+
+
+def name_of(path: Path) -> str:
+    """Return the name of a trajectory's task: that of the file without its endings."""
+    name = path.name.removesuffix(".zst").removesuffix(".gz").removesuffix(".json")
+    return name.removesuffix(".traj")
+
+
+def _trajectory(data: bytes, path: Path, notes: Notes) -> Trajectory | None:
+    found = document.decoded(data, Trajectory)
+    if found is None and (listed := document.decoded(data, list[Any])) is not None:
+        found = Trajectory(listed)
+    if found is not None:
+        return found
+    messages = document.whole_items(data, "messages")
+    notes.skip("document is cut off or damaged" if messages else "no trajectory", str(path))
+    return Trajectory(messages) if messages else None
+
+
+def _session(found: Trajectory, name: str) -> _Session:
+    info = table(found.info)
+    config = table(info.get("config"))
+    model = text(table(config.get("model")).get("model_name"))
+    if model is None:
+        responses = (_response(table(message)) for message in found.messages)
+        model = next((text(r.get("model")) for r in responses if text(r.get("model"))), None)
+    # Tools follow from the class of the model.
+    head = (SOURCE, text(info.get("mini_version")), model, text(config.get("model_type")))
+    return _Session(name, model, head)
+
+
+def _response(message: Record) -> Record:
+    """Return the response that a message holds or is; empty where it is none."""
+    if message.get("object") == "response":
+        return message
+    return table(table(message.get("extra")).get("response"))
+
+
+def _calls(found: Trajectory, name: str, prompts: Prompts, notes: Notes) -> Iterator[LoggedCall]:
+    session = _session(found, name)
+    place = prompts.head(*session.head)
+    clock = _Clock()
+    for each in found.messages:
+        message = table(each)
+        extra = table(message.get("extra"))
+        role = text(message.get("role"))
+        response = _response(message)
+        is_answer = role == "assistant" or message is response
+        if not message or role == "exit":
+            continue
+        sent = _sent(message)
+        if is_answer or response:
+            # A reply in a wrong form is not kept: only the error that it led to is sent.
+            said = sent if is_answer else _reply(response)
+            yield _call(session, place, prompts.after(place, said), response, clock, extra, notes)
+        else:
+            clock.see_input(extra)
+        place = prompts.after(place, sent)
+
+
+def _sent(message: Record) -> list[Message]:
+    """Return a message as it is sent: without what is the agent's own, and empty fields."""
+    if message.get("object") == "response":
+        output = message.get("output")
+        return [message_of(item) for item in output] if isinstance(output, list) else []
+    fields = {
+        key: value for key, value in message.items() if key not in _UNSENT and value is not None
+    }
+    return [message_of(fields)]
+
+
+def _reply(response: Record) -> list[Message]:
+    choices, output = response.get("choices"), response.get("output")
+    answer = Answer(
+        choices=choices if isinstance(choices, list) else None,
+        output=output if isinstance(output, list) else None,
+    )
+    return messages_of(answer)
+
+
+class _Clock:
+    """When calls began and ended, from stamps of seconds since 1970."""
+
+    def __init__(self) -> None:
+        self._input_us: int | None = None
+        self._order = 0
+
+    def see_input(self, extra: Record) -> None:
+        """Note the end of a tool."""
+        at = micros(extra.get("timestamp"))
+        if at is not None:
+            self._input_us = max(at, self._input_us or 0)
+
+    def span(self, extra: Record, response: Record) -> tuple[int, int, str]:
+        """Return start and end in UTC microseconds, and how far to trust them."""
+        self._order += 1
+        at = micros(extra.get("timestamp"))
+        created = whole(response.get("created")) or whole(response.get("created_at"))
+        created_us = None if created is None else created * _SECOND_US
+        start = None if self._input_us is None else self._input_us + INPUT_LAG_US
+        if at is not None:
+            end = at - ANSWER_LAG_US
+        elif created_us is not None:
+            # A whole second, in which the response was made.
+            end = max(created_us, start or 0)
+        elif start is None:
+            return self._order, self._order, "order_only"
+        else:
+            end = start
+        if start is None:
+            start = end if created_us is None else created_us
+        start = min(start, end)
+        self._input_us = end
+        return start, end, "estimated"
+
+
+def _call(
+    session: _Session,
+    prompt: Place,
+    path: Place,
+    response: Record,
+    clock: _Clock,
+    extra: Record,
+    notes: Notes,
+) -> LoggedCall:
+    start_us, end_us, time_source = clock.span(extra, response)
+    call = LoggedCall(
+        session=session.name,
+        source=SOURCE,
+        agent=SOURCE,
+        prompt=prompt.node,
+        path=path.node,
+        start_us=start_us,
+        end_us=end_us,
+        time_source=time_source,
+        model=session.model,
+        fidelity=prompt.fidelity,
+    )
+    if (usage := usage_of(response.get("usage"))) is not None:
+        fill_usage(call, usage, notes)
+    return call

@@ -1,0 +1,72 @@
+"""Which files are trajectories of mini-swe-agent."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+_NAME = re.compile(r"\.(json|traj)(\.zst|\.gz)?$")
+_FORMAT = re.compile(rb'"trajectory_format"\s*:\s*"mini-swe-agent')
+_OF_INFO = re.compile(rb'"(mini_version|agent_type|exit_status)"\s*:')
+_LIST = re.compile(rb'\s*\[\s*\{\s*"role"\s*:\s*"system"')
+_CALL = re.compile(rb'"role"\s*:\s*"assistant"')
+
+
+def roots(env: Mapping[str, str]) -> list[Path]:
+    """Return the folder where mini-swe-agent keeps its last trajectory."""
+    home = Path(env["HOME"]) if env.get("HOME") else Path.home()
+    if named := env.get("MSWEA_GLOBAL_CONFIG_DIR", "").strip():
+        return [Path(named).expanduser()]
+    config = env.get("XDG_CONFIG_HOME") or ""
+    return [(Path(config) if config else home / ".config") / "mini-swe-agent"]
+
+
+def find(folder: Path) -> list[Path]:
+    """Return the trajectories under a folder, told by their content, sorted by path."""
+    return sorted(walk(folder, _NAME, looks_like))
+
+
+def walk(
+    folder: Path, name: re.Pattern[str], looks_like: Callable[[Path, bytes], bool]
+) -> Iterator[Path]:
+    """Yield the files under a folder with such a name and content; links out are left alone."""
+    from agentkv_trace.ingest.reading import chunks
+    from agentkv_trace.notes import Notes
+
+    inside = folder.resolve()
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        for each in names:
+            path = Path(place, each)
+            if not name.search(each) or not path.is_file():
+                continue
+            if path.is_symlink() and not path.resolve().is_relative_to(inside):
+                continue
+            try:
+                head = next(chunks(path, Notes()), b"")
+            except OSError:
+                continue
+            if looks_like(path, head):
+                yield path
+
+
+def looks_like(path: Path, head: bytes) -> bool:
+    """Tell from the first bytes of a file whether it is such a trajectory.
+
+    In its oldest form that is a list of chat messages; since others write such lists too, the
+    name must say that it is one.
+    """
+    if _FORMAT.search(head):
+        return True
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start.startswith(b"{") and b'"model_stats"' in head and b'"trajectory"' not in head:
+        # Its messages may begin behind what we see.
+        return _OF_INFO.search(head) is not None and b'"history"' not in head
+    if ".traj" not in path.name:
+        return False
+    return _LIST.match(start) is not None and _CALL.search(head) is not None
