@@ -479,6 +479,11 @@ def distances_by_position(chunks):  # type: ignore[no-untyped-def]
 class DistanceWorkload:
     """A workload whose call i is one chunk with the i-th distance; what is cold never hits."""
 
+    notes = ()
+
+    def onset(self, setting):
+        return None
+
     def __init__(self, curve, facts, chunk_tokens=16):
         self.curve, self.facts, self.chunk_tokens = curve, facts, chunk_tokens
         self.distances = [*curve.distances, *[None] * (curve.references - len(curve.distances))]
@@ -898,13 +903,20 @@ class ReplayTwin:
 # --- time to live --------------------------------------------------------------------------
 
 
-def ttl_replay(drawn, lifetime):  # type: ignore[no-untyped-def]
+def ttl_replay(drawn, lifetime, overlap=False):  # type: ignore[no-untyped-def]
     """Return each call's hits, by a table of when each chunk was last touched.
 
-    `drawn` are calls as in strategies.Calls; a chunk is named by its whole prefix.
+    `drawn` are calls as in strategies.Calls; a chunk is named by its whole prefix. With overlap a
+    call touches its prompt at its start and its path at its end.
     """
-    touched, hits = {}, []
-    for path, prompt, now in zip(drawn.paths, drawn.prompts, drawn.starts, strict=True):
+    touched, hits, running = {}, [], []
+    for path, prompt, now, end in zip(
+        drawn.paths, drawn.prompts, drawn.starts, drawn.ends, strict=True
+    ):
+        for ended, chunks in sorted(running, key=lambda call: call[0]):
+            if ended <= now:
+                touched.update(dict.fromkeys(chunks, ended))
+        running = [call for call in running if call[0] > now]
         chunks = [tuple(path[: depth + 1]) for depth in range(len(path))]
         found = 0
         for chunk in chunks[:prompt]:
@@ -912,5 +924,33 @@ def ttl_replay(drawn, lifetime):  # type: ignore[no-untyped-def]
                 break
             found += 1
         hits.append(found)
-        touched.update(dict.fromkeys(chunks, now))
+        touched.update(dict.fromkeys(chunks[:prompt] if overlap else chunks, now))
+        if overlap:
+            running.append((end, chunks))
     return hits
+
+
+# --- replay: when calls start, agent by agent -----------------------------------------------------
+
+
+def closed_loop_starts(plan, lasts, agents):  # type: ignore[no-untyped-def]
+    """Return when each call of a plan starts: families one after another, the next free agent's."""
+    calls = len(plan.call)
+    waits_for = [[] for _ in range(calls)]
+    for source, target in zip(plan.edge_from, plan.edge_to, strict=True):
+        waits_for[target].append(source)
+    starts = [0.0] * calls
+    free = [0.0] * agents
+    for family in range(len(plan.release)):
+        begin = min(free)
+        free.remove(begin)
+        mine = [call for call in range(calls) if plan.family[call] == family]
+        done = set()
+        while len(done) < len(mine):
+            for call in mine:
+                if call not in done and all(before in done for before in waits_for[call]):
+                    ends = [starts[before] + lasts[before] for before in waits_for[call]]
+                    starts[call] = max(ends, default=begin) + plan.gap[call]
+                    done.add(call)
+        free.append(max(starts[call] + lasts[call] for call in mine))
+    return starts

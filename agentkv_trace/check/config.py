@@ -32,7 +32,7 @@ SETTINGS: tuple[tuple[str, type, bool, str], ...] = (
     ("kv-bytes-per-token", int, False, "KV bytes per token and rank"),
     ("backend", str, False, "backend whose tiers are followed"),
     ("host-size", str, False, "host memory that no-thrash is judged with"),
-    ("agents", int, False, "agents at once, for no-thrash"),
+    ("agents", int, False, "agents at once, replayed for no-thrash and max-host-size"),
     ("recover", float, False, "share of what an unlimited tier adds that host memory recovers"),
     ("bytes-per-token", float, False, "bytes per token of logs; else that of the baseline"),
     ("samples", int, False, "most chunks to sample; none: exact"),

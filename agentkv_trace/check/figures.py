@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from agentkv_trace.advise.sizing import Curve
     from agentkv_trace.check.config import Config
     from agentkv_trace.profiles.load import Gpu, Model
-    from agentkv_trace.report.model import ReportOptions
+    from agentkv_trace.report.model import GpuFinding, ReportOptions
     from agentkv_trace.trace.store import Trace
 
 
@@ -250,7 +250,10 @@ def _of_gpus(trace: Trace, config: Config, machines: Machines) -> Iterator[Measu
     from agentkv_trace.report.workload import TraceWorkload
 
     report = build_report(
-        TraceWorkload(trace), machines.model, list(machines.gpus), machines.options
+        TraceWorkload(trace, machines.options.agents),
+        machines.model,
+        list(machines.gpus),
+        machines.options,
     )
     for found in report.gpus:
         if found.verdict == "does_not_fit":
@@ -271,5 +274,15 @@ def _of_gpus(trace: Trace, config: Config, machines: Machines) -> Iterator[Measu
                 figure="thrash",
                 scope="all",
                 where=f"{where} at {agents} agents",
-                value=found.thrash.predicted,
+                value=found.thrash.predicted or _is_past_onset(found, machines.options.agents),
             )
+
+
+def _is_past_onset(found: GpuFinding, agents: int | None) -> bool:
+    """Tell whether so many agents double the prefill with the tier that is judged, by replay."""
+    judged = found.thrash.judged_bytes if found.thrash else 0
+    return any(
+        onset.host_bytes == judged and onset.agents is not None and agents >= onset.agents
+        for onset in found.onsets
+        if agents is not None
+    )

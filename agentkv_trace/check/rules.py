@@ -81,7 +81,7 @@ RULES = (
         "no-thrash",
         "thrash",
         "max",
-        "true: no thrashing predicted on each GPU at `agents` and `host-size`",
+        "true: no thrashing on each GPU at `host-size`, with `agents` replayed if given",
         ("profile", "gpu"),
         scoped=False,
     ),

@@ -50,7 +50,8 @@ def report(
     pp: Annotated[int, typer.Option(help="Pipeline stages.")] = 1,
     dp: Annotated[int, typer.Option(help="Replicas.")] = 1,
     agents: Annotated[
-        int | None, typer.Option(help="Agents at once, for the estimates; none: as in the trace.")
+        int | None,
+        typer.Option(help="Replay the sessions as so many agents; none: calls as in the trace."),
     ] = None,
     kv_dtype: Annotated[str, typer.Option(help="Type of the KV cache: bf16 or fp8.")] = "bf16",
     weight_dtype: Annotated[
@@ -136,7 +137,7 @@ def report(
     profile = find_model(model)
     gpus = [find_gpu(name) for name in gpu or build.COMMON_GPUS]
     only = call_filter(since, until, session, agent, logged_model)
-    result = build.build_report(TraceWorkload(load(trace, only)), profile, gpus, options)
+    result = build.build_report(TraceWorkload(load(trace, only), agents), profile, gpus, options)
     if output_format is Format.table:
         text = terminal.render(
             result,

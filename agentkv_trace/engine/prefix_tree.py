@@ -154,6 +154,34 @@ def _touch(row, call, depth, shared, parent, jump, reach, toucher):  # type: ign
 
 
 @kernel
+def _reordered(order, shared, path, parent, jump):  # type: ignore[no-untyped-def]
+    base = np.empty(order.size, np.int32)
+    base_chunks = np.empty(order.size, np.int32)
+    reach = shared.copy()
+    toucher = np.full(shared.size, -1, np.int32)
+    for row in range(order.size):
+        call = order[row]
+        earlier, both = _touch(row, call, path[call], shared, parent, jump, reach, toucher)
+        base[row] = earlier
+        base_chunks[row] = both
+    return base, base_chunks
+
+
+def reordered(
+    base: Int32, base_chunks: Int32, path_chunks: Int32, order: ArrayLike
+) -> tuple[Int32, Int32]:
+    """Return the columns `base` and `base_chunks` of some calls in another order.
+
+    The first three are checked columns (`tree_columns`) and `order` the calls to keep, each once,
+    in their new order, int64[kept]. A base is a row of the new order.
+    """
+    parent, jump = _parents(base, base_chunks)
+    kept = np.ascontiguousarray(order, np.int64)
+    found: tuple[Int32, Int32] = _reordered(kept, base_chunks, path_chunks, parent, jump)
+    return found
+
+
+@kernel
 def _overlap(shared, prompt, path, parent, jump, t_start, t_end, by_end):  # type: ignore[no-untyped-def]
     calls = shared.size
     row_call = np.empty(2 * calls, np.int32)

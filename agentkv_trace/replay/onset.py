@@ -12,6 +12,7 @@ from agentkv_trace.replay.timeline import Timeline
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agentkv_trace.replay.result import Result
     from agentkv_trace.replay.setting import Setting
     from agentkv_trace.trace.store import Trace
 
@@ -21,12 +22,23 @@ FACTOR = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """What one number of agents gives; ratios are shares of the prompt tokens served."""
+
+    agents: int
+    gpu_hit_ratio: float
+    hit_ratio: float
+    computed_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Onset:
     """The smallest number of agents at which tiers thrash, by bisection up to `max_agents`.
 
     agents: None where not even `max_agents` do. computed_tokens: prefill at that number of agents
     (or at max_agents); before_tokens: at one agent less, None where there is none. compulsory: what
-    an unlimited cache computes of the same sessions.
+    an unlimited cache computes of the same sessions. calls: how many were replayed each time.
+    points: all numbers of agents that were replayed, ascending.
     """
 
     agents: int | None
@@ -35,6 +47,8 @@ class Onset:
     computed_tokens: int
     before_tokens: int | None
     compulsory_tokens: int
+    calls: int
+    points: tuple[Point, ...]
 
     def in_words(self) -> str:
         """Return the finding as a sentence without its full stop."""
@@ -50,65 +64,84 @@ class Onset:
         )
 
 
-def thrash_onset(
-    trace: Trace,
-    setting: Setting,
-    *,
-    timeline: Timeline | None = None,
-    max_agents: int = MAX_AGENTS,
-    factor: float = FACTOR,
-) -> Onset:
+class Loads:
+    """The same sessions with 1 to `max_agents` agents, closed-loop, for any number of settings.
+
+    `timeline` gives what is kept of it: gaps, order, seed, number of sessions (copies where the
+    trace has fewer than `max_agents`). With `max_calls`, only the first sessions of the trace that
+    have about so many calls. Raises InputError for numbers that cannot be meant.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        timeline: Timeline | None = None,
+        *,
+        max_agents: int = MAX_AGENTS,
+        max_calls: int | None = None,
+    ) -> None:
+        if max_agents < 1:
+            raise InputError(f"--max-agents {max_agents}: must be at least 1")
+        base = replace(timeline or Timeline(), kind="closed-loop", max_agents=None, rate=None)
+        wanted = base.sessions or _sessions_of(trace, max_calls)
+        self.max_agents = max_agents
+        self._trace = trace
+        self._base = replace(base, sessions=max(wanted, max_agents))
+        self._loads: dict[int, Load] = {}
+
+    def __getitem__(self, agents: int) -> Load:
+        if agents not in self._loads:
+            self._loads[agents] = Load(self._trace, replace(self._base, agents=agents))
+        return self._loads[agents]
+
+
+def thrash_onset(loads: Loads, setting: Setting, factor: float = FACTOR) -> Onset:
     """Return from how many agents on a deployment computes more than `factor` times the compulsory.
 
-    Replays the sessions of the trace closed-loop with 1 to `max_agents` agents, the same sessions
-    each time (copies where the trace has fewer than `max_agents`), some log2(max_agents) + 2
-    replays. `timeline` gives what is kept of it: gaps, order, seed, number of sessions. More agents
-    may compute less where they happen to meet in time; the number is then one of several.
-    Raises InputError for numbers that cannot be meant and for an empty trace.
+    By bisection, some log2(max_agents) + 2 replays. More agents may compute less where they happen
+    to meet in time; the number is then one of several. Raises InputError for an empty trace.
     """
-    if max_agents < 1:
-        raise InputError(f"--max-agents {max_agents}: must be at least 1")
-    base = replace(timeline or Timeline(), kind="closed-loop", max_agents=None, rate=None)
-    loads: dict[int, Load] = {}
-    found: dict[int, int] = {}
-
-    def load(agents: int) -> Load:
-        if agents not in loads:
-            sessions = max(base.sessions or 0, max_agents, _families(trace))
-            loads[agents] = Load(trace, replace(base, agents=agents, sessions=sessions))
-        return loads[agents]
+    most = loads.max_agents
+    found: dict[int, Point] = {}
 
     def computed(agents: int) -> int:
         if agents not in found:
-            found[agents] = load(agents).run(setting).computed_tokens
-        return found[agents]
+            found[agents] = _point(agents, loads[agents].run(setting))
+        return found[agents].computed_tokens
 
     unlimited = replace(setting, pool_tokens=None, host_chunks=0, replicas=1)
-    compulsory = load(1).run(unlimited).computed_tokens
+    compulsory = loads[1].run(unlimited).computed_tokens
     limit = factor * compulsory
-    if computed(max_agents) <= limit:
-        return Onset(
-            agents=None,
-            max_agents=max_agents,
-            factor=factor,
-            computed_tokens=computed(max_agents),
-            before_tokens=None,
-            compulsory_tokens=compulsory,
-        )
-    low, high = 0, max_agents
-    while high - low > 1:
+    low, high = 0, most
+    thrashes = computed(most) > limit
+    while thrashes and high - low > 1:
         middle = (low + high) // 2
         if computed(middle) > limit:
             high = middle
         else:
             low = middle
     return Onset(
-        agents=high,
-        max_agents=max_agents,
+        agents=high if thrashes else None,
+        max_agents=most,
         factor=factor,
         computed_tokens=computed(high),
         before_tokens=computed(low) if low else None,
         compulsory_tokens=compulsory,
+        calls=len(loads[most]),
+        points=tuple(found[agents] for agents in sorted(found)),
+    )
+
+
+def _point(agents: int, result: Result) -> Point:
+    served = result.served
+    prompt = max(int(result.prompt[served].sum()), 1)
+    gpu = int(result.done.gpu.sum(dtype="int64"))
+    restored = int(result.done.restored.sum(dtype="int64"))
+    return Point(
+        agents=agents,
+        gpu_hit_ratio=gpu / prompt,
+        hit_ratio=(gpu + restored) / prompt,
+        computed_tokens=result.computed_tokens,
     )
 
 
@@ -166,7 +199,13 @@ def best_cap(
     )
 
 
-def _families(trace: Trace) -> int:
+def _sessions_of(trace: Trace, max_calls: int | None) -> int:
+    """Return how many of the first sessions, with their sub-agents, have at most so many calls."""
+    import numpy as np
+
     from agentkv_trace.replay.sessions import sessions_of
 
-    return sessions_of(trace).families
+    calls = np.bincount(sessions_of(trace).family)
+    if max_calls is None:
+        return int(calls.size)
+    return max(int(np.searchsorted(np.cumsum(calls), max_calls, side="right")), 1)

@@ -8,8 +8,11 @@ from agentkv_trace.advise import sizing
 from agentkv_trace.advise.agents import RETURNS
 from agentkv_trace.advise.machine import HOST_DRAM_GBPS
 from agentkv_trace.advise.verdict import SMALL
+from agentkv_trace.replay.onset import MAX_AGENTS
+from agentkv_trace.replay.sessions import MAX_GAP_S
 from agentkv_trace.report.choose import MARGIN
 from agentkv_trace.report.units import format_bytes, format_points, format_ratio, format_tokens
+from agentkv_trace.report.workload import ONSET_CALLS
 from agentkv_trace.tiers import capacity
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ def assumptions(
     connector: Connector,
     facts: TraceFacts,
     chunk_tokens: int,
+    notes: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Return the assumptions, those that weigh most first."""
     said = [f"Hits: {backend.model}; {backend.proof}."]
@@ -39,6 +43,13 @@ def assumptions(
         f"A hit is a whole chunk of {chunk_tokens} tokens with all chunks before it; hits are "
         "shares of prompt tokens; calls run one after another in order of start."
     )
+    if options.agents is not None:
+        said.append(
+            f"Order: as {options.agents} agents would make the calls, each taking up one session "
+            "after the other; a call lasts as long as in the log, and so do pauses up to "
+            f"{MAX_GAP_S / 60:g} minutes."
+        )
+    said += [f"{note[0].upper()}{note[1:]}." for note in notes]
     said += _pool(model, gpus, options)
     said += _times(options, connector)
     said += [
@@ -50,8 +61,13 @@ def assumptions(
     if options.agents is None:
         said.append(
             f"Agents: {format_ratio(RETURNS)} of returns to a session see at most so many take a "
-            "turn; --agents gives another number for the estimates."
+            "turn; --agents replays the sessions as another number of agents."
         )
+    said.append(
+        f"Onset: the first {ONSET_CALLS:,} calls of the trace in whole sessions, replayed on each "
+        f"GPU as 1 to {MAX_AGENTS} agents that serve the same sessions (copies where there are "
+        "fewer), tool times as logged; it is where prefill doubles."
+    )
     if not facts.timed:
         said.append(
             "The log has no times: the order of calls is taken as logged, so nothing here knows "

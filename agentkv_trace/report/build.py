@@ -19,7 +19,15 @@ from agentkv_trace.report.case import Case
 from agentkv_trace.report.choose import choose
 from agentkv_trace.report.facts import backend_facts, economics_facts, model_facts, workload_facts
 from agentkv_trace.report.fixes import thrash_facts
-from agentkv_trace.report.model import SCHEMA, GpuFinding, PoolFacts, Report, ReportOptions
+from agentkv_trace.report.model import (
+    SCHEMA,
+    GpuFinding,
+    OnsetFacts,
+    PoolFacts,
+    Report,
+    ReportOptions,
+)
+from agentkv_trace.report.onset import onsets
 from agentkv_trace.report.units import format_bytes, format_tokens
 from agentkv_trace.tiers import capacity
 from agentkv_trace.tiers.backends import find_backend
@@ -92,6 +100,7 @@ def build_report(
     findings = [
         refused.get(gpu.id) or _finding(frame, cases[gpu.id], chosen[gpu.id], sizes) for gpu in gpus
     ]
+    findings = _with_onsets(findings, cases, model)
     backend = backend_facts(frame.backend, frame.connector, workload)
     return Report(
         schema=SCHEMA,
@@ -109,8 +118,25 @@ def build_report(
             frame.connector,
             workload.facts,
             workload.curve.chunk_tokens,
+            workload.notes,
         ),
     )
+
+
+def _with_onsets(
+    findings: Sequence[GpuFinding], cases: dict[str, Case], model: Model
+) -> list[GpuFinding]:
+    """Return the findings with the onsets of each GPU alone and with its judged tier."""
+    places = []
+    for finding in findings:
+        if finding.gpu in cases:
+            sizes = [0, *([finding.judged.total_bytes] if finding.judged else [])]
+            places += [(cases[finding.gpu], size) for size in sizes]
+    found: dict[str, list[OnsetFacts]] = {}
+    for (case, _), onset in zip(places, onsets(places, model), strict=True):
+        if onset is not None:
+            found.setdefault(case.gpu.id, []).append(onset)
+    return [replace(finding, onsets=tuple(found.get(finding.gpu, ()))) for finding in findings]
 
 
 def _frame(workload: Workload, model: Model, options: ReportOptions) -> _Frame:

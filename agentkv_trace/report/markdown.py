@@ -31,6 +31,9 @@ def render(report: Report, *, explained: bool = False) -> str:
     said = rows.pressure(report)
     if said:
         parts += ["## Thrashing", _list(said)]
+    onsets = rows.onsets(report)
+    if onsets:
+        parts += ["## Prefill doubles", _list(onsets)]
     settings = rows.settings(report)
     if settings:
         parts += ["## To set", _list(settings)]

@@ -7,9 +7,12 @@ high. The JSON output has exactly these fields (`schemas/report.schema.json`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from agentkv_trace.tiers.capacity import Deployment
+
+if TYPE_CHECKING:
+    from agentkv_trace.replay.onset import Point
 
 SCHEMA = "agentkv-trace/report/1"
 
@@ -218,13 +221,30 @@ class ThrashFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OnsetFacts:
+    """From how many agents on the GPU with a host tier of `host_bytes` thrashes, by replay.
+
+    `agents` is the smallest number that computes more than `factor` times the compulsory prefill,
+    None where not even `max_agents` do. Each number of agents in `points` served the same `calls`.
+    """
+
+    host_bytes: int
+    agents: int | None
+    max_agents: int
+    factor: float
+    calls: int
+    compulsory_tokens: int
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuFinding:
     """The answer for one GPU; fields that do not apply to it are None or empty.
 
     `need_bytes` is the smallest size, over all ranks, with the asked share of hits, which `host`
     with its margin rounds up to one people buy. `host_sizes` are the sizes around the
     recommendations and those asked for, the same for all GPUs of a report. `judged` is the size
-    the verdict is on.
+    the verdict is on. `onsets` are those of the GPU alone and of the judged size.
     """
 
     gpu: str
@@ -243,6 +263,7 @@ class GpuFinding:
     host_sizes: tuple[HostSize, ...] = ()
     economics: EconomicsFacts | None = None
     thrash: ThrashFacts | None = None
+    onsets: tuple[OnsetFacts, ...] = ()
     flags: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -10,7 +10,13 @@ from agentkv_trace.report.units import format_bytes, format_ratio, format_second
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from agentkv_trace.report.model import GpuFinding, HostSize, Report, ThrashFacts
+    from agentkv_trace.report.model import (
+        GpuFinding,
+        HostSize,
+        OnsetFacts,
+        Report,
+        ThrashFacts,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +178,22 @@ def _thrashing(thrash: ThrashFacts) -> tuple[str, ...]:
             for number, fix in enumerate(thrash.fixes, 1)
         ),
     )
+
+
+def onsets(report: Report) -> list[str]:
+    """Return from how many agents on the tiers thrash, equal GPUs together."""
+    return _together(
+        (finding.name, ("; ".join(_onset(found) for found in finding.onsets),))
+        for finding in report.gpus
+        if finding.onsets
+    )
+
+
+def _onset(found: OnsetFacts) -> str:
+    tier = f"with {format_bytes(found.host_bytes)} host memory" if found.host_bytes else "alone"
+    if found.agents is None:
+        return f"{tier} not up to {found.max_agents} agents"
+    return f"{tier} from {_counted(found.agents, 'agent')} on"
 
 
 def settings(report: Report) -> list[str]:

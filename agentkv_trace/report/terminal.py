@@ -62,6 +62,8 @@ def render(report: Report, *, width: int = 80, color: bool = False, explained: b
     lines.append(Text())
     for warning in rows.pressure(report):
         lines += _wrapped(f"Thrash: {warning}", width)
+    for onset in rows.onsets(report):
+        lines += _wrapped(f"Prefill doubles: {onset}", width)
     for setting in rows.settings(report):
         lines += _wrapped(f"Set: {setting}", width)
     for note in rows.notes(report):

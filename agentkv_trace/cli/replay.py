@@ -1,0 +1,320 @@
+"""`agentkv-trace replay`: the same sessions as N concurrent agents on a GPU with its tiers."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agentkv_trace.cli.options import (
+    AgentOption,
+    ForceOption,
+    KvBytesOption,
+    ModelFilterOption,
+    OutputOption,
+    QuietOption,
+    SessionOption,
+    SinceOption,
+    TraceArgument,
+    UntilOption,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_DELAY_S = 1.0
+
+
+class Kind(StrEnum):
+    """Timelines: the names of `replay.timeline.KINDS`."""
+
+    closed_loop = "closed-loop"
+    recorded = "recorded"
+    open_loop = "open-loop"
+
+
+class Order(StrEnum):
+    """In which order sessions are taken up: the names of `replay.timeline.ORDERS`."""
+
+    trace = "trace"
+    longest = "longest"
+    random = "random"
+
+
+class Routing(StrEnum):
+    """How calls choose a replica: the names of `replay.work.ROUTINGS`."""
+
+    sticky = "sticky"
+    round_robin = "round-robin"
+    longest_prefix = "longest-prefix"
+
+
+class WriteFilter(StrEnum):
+    """The paper's write admission: the names of `replay.work.WRITE_FILTERS`."""
+
+    off = "off"
+    fixed = "fixed"
+    conditioned = "conditioned"
+
+
+class ReplayFormat(StrEnum):
+    """Forms of the result; Parquet holds the runs only and needs -o."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+    markdown = "markdown"
+    parquet = "parquet"
+
+
+def replay(
+    trace: TraceArgument,
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model", "-m", help="Model profile (a unique prefix is enough) or a config.json."
+        ),
+    ],
+    gpu: Annotated[
+        list[str] | None,
+        typer.Option("--gpu", "-g", help="GPU profile, may be repeated; none: H100 SXM."),
+    ] = None,
+    agents: Annotated[
+        str, typer.Option(help="Agents at a time: 16, several by comma, or 1..64.")
+    ] = "8",
+    host_size: Annotated[
+        str, typer.Option(help="Host memory over all ranks (8GiB/rank: of each); several by comma.")
+    ] = "0",
+    timeline: Annotated[
+        Kind,
+        typer.Option(
+            help="closed-loop: agents take up one session after the other; recorded: as logged; "
+            "open-loop: sessions begin at --rate."
+        ),
+    ] = Kind.closed_loop,
+    rate: Annotated[
+        float | None, typer.Option(help="Sessions a minute that begin, for open-loop.")
+    ] = None,
+    sessions: Annotated[
+        int | None, typer.Option(help="Sessions to run; more than the trace has are resampled.")
+    ] = None,
+    order: Annotated[
+        Order, typer.Option(help="Order of the sessions; longest: most prompt tokens first.")
+    ] = Order.trace,
+    seed: Annotated[int, typer.Option(help="Seed of all that is drawn.")] = 0,
+    active: Annotated[
+        int | None, typer.Option("--max-active", help="Most sessions admitted at a time.")
+    ] = None,
+    best_cap: Annotated[
+        bool, typer.Option("--best-cap", help="Find how many at a time serve the load fastest.")
+    ] = False,
+    onset: Annotated[
+        bool, typer.Option("--onset", help="Find from how many agents on the tiers thrash.")
+    ] = False,
+    max_gap: Annotated[float, typer.Option(help="Longest pause kept, in seconds.")] = 600.0,
+    gap_median: Annotated[
+        float, typer.Option(help="Median tool time in seconds, where a log has no times.")
+    ] = 4.0,
+    backend: Annotated[
+        str,
+        typer.Option(
+            help="ideal, vllm, vllm-simple, vllm-lazy, lmcache, lmcache-server, sglang, "
+            "sglang-selective or sglang-write-back."
+        ),
+    ] = "vllm",
+    connector: Annotated[
+        str | None,
+        typer.Option(help="Generation of the connector, whose waits count; see `profiles`."),
+    ] = None,
+    tp: Annotated[int, typer.Option(help="Tensor-parallel ranks.")] = 1,
+    pp: Annotated[int, typer.Option(help="Pipeline stages.")] = 1,
+    dp: Annotated[int, typer.Option(help="Replicas, each with its own tiers.")] = 1,
+    routing: Annotated[Routing, typer.Option(help="How calls choose a replica.")] = Routing.sticky,
+    kv_dtype: Annotated[
+        str, typer.Option(help="Type of the KV cache: bf16, fp8, int4 or int2.")
+    ] = "bf16",
+    weight_dtype: Annotated[
+        str, typer.Option(help="Type of the weights: bf16, fp8, int4 or fp4.")
+    ] = "bf16",
+    gpu_memory_utilization: Annotated[
+        float, typer.Option(help="Share of GPU memory that the engine takes.")
+    ] = 0.9,
+    gpu_kv_tokens: Annotated[
+        int | None, typer.Option(help="KV pool in tokens as the engine logged it.")
+    ] = None,
+    kv_bytes_per_token: KvBytesOption = None,
+    host_chunk_tokens: Annotated[
+        int | None, typer.Option(help="Chunk of LMCache's tier; none: 256.")
+    ] = None,
+    gpus_per_link: Annotated[int, typer.Option(help="GPUs that share one host link.")] = 1,
+    max_num_seqs: Annotated[int, typer.Option(help="Calls a replica runs at a time.")] = 256,
+    max_num_batched_tokens: Annotated[
+        int, typer.Option(help="Prompt tokens in one step of the engine.")
+    ] = 8192,
+    write_filter: Annotated[
+        WriteFilter,
+        typer.Option(help="Do not store calls that add more than kappa chunks of 1024 tokens."),
+    ] = WriteFilter.off,
+    kappa: Annotated[int, typer.Option(help="Chunks, for --write-filter.")] = 8,
+    series: Annotated[
+        bool, typer.Option("--series", help="Add samples over time to the JSON.")
+    ] = False,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    session: SessionOption = None,
+    agent: AgentOption = None,
+    logged_model: ModelFilterOption = None,
+    output_format: Annotated[
+        ReplayFormat, typer.Option("--format", "-f", help="Form of the result.")
+    ] = ReplayFormat.table,
+    output: OutputOption = None,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Replay the sessions as N concurrent agents on a GPU with its tiers.
+
+    Examples:
+      agentkv-trace replay trace.parquet --model qwen3-8b --gpu h100-sxm --agents 16
+      agentkv-trace replay trace.parquet -m qwen3-coder-30b --tp 8 -g h20 -g h800
+        --agents 1..64 --host-size 0,40GiB,160GiB --format parquet -o sweep.parquet
+      agentkv-trace replay trace.parquet -m qwen3-8b --gpu l40s --onset --best-cap
+      agentkv-trace replay trace.parquet -m qwen3-8b --dp 4 --routing longest-prefix
+    """
+    from agentkv_trace.cli.options import call_filter, load
+    from agentkv_trace.cli.output import emit, refuse_overwrite, replacing, say, terminal_width
+    from agentkv_trace.errors import InputError
+
+    refuse_overwrite(output, force=force)
+    if output_format is ReplayFormat.parquet and output is None:
+        raise InputError("--format parquet needs a file to write to: add -o FILE")
+    from agentkv_trace.profiles.load import find_gpu, find_model
+    from agentkv_trace.replay.setting import KV_DTYPES
+    from agentkv_trace.replay.sweep import numbers, write_parquet
+    from agentkv_trace.replay.timeline import Timeline
+    from agentkv_trace.report import replay as render
+    from agentkv_trace.report.replay_build import ReplayOptions, build_replay
+    from agentkv_trace.tiers.capacity import Deployment
+
+    if kv_dtype not in KV_DTYPES:
+        raise InputError(f"--kv-dtype {kv_dtype}: use one of {', '.join(KV_DTYPES)}")
+    profile = find_model(model)
+    gpus = [find_gpu(name) for name in gpu or ["h100-sxm"]]
+    deployment = Deployment(
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        gpu_memory_utilization=gpu_memory_utilization,
+        kv_dtype=kv_dtype if kv_dtype in ("bf16", "fp8") else "bf16",
+        weight_dtype=weight_dtype,
+        kv_bytes_per_token=kv_bytes_per_token,
+        gpu_kv_tokens=gpu_kv_tokens,
+    )
+    deployment.check()
+    options = ReplayOptions(
+        deployment=deployment,
+        timeline=Timeline(
+            kind=timeline.value,
+            rate=rate,
+            sessions=sessions,
+            order=order.value,
+            max_agents=active,
+            seed=seed,
+            max_gap_s=max_gap,
+            gap_median_s=gap_median,
+        ),
+        kv_dtype=kv_dtype,
+        agents=numbers(agents, "--agents") if timeline is Kind.closed_loop else (1,),
+        host_bytes=_host_bytes(host_size, deployment.ranks),
+        backend=backend,
+        connector=connector,
+        host_chunk_tokens=host_chunk_tokens,
+        gpus_per_link=gpus_per_link,
+        onset=onset,
+        cap=best_cap,
+        series=series,
+    )
+    rules = {
+        "routing": routing.value,
+        "max_num_seqs": max_num_seqs,
+        "step_tokens": max_num_batched_tokens,
+        "write_filter": write_filter.value,
+        "kappa": kappa,
+    }
+    loaded = load(trace, call_filter(since, until, session, agent, logged_model))
+    total = len(gpus) * len(options.host_bytes) * len(options.agents)
+    with _runs_done(total, quiet=quiet) as advance:
+        result = build_replay(loaded, profile, gpus, options, rules, advance=advance)
+    if output_format is ReplayFormat.parquet:
+        assert output is not None
+        with replacing(output) as temporary:
+            write_parquet(result.runs, temporary)
+        say(f"Wrote {output}", quiet=quiet)
+        return
+    if output_format is ReplayFormat.table:
+        text = render.to_table(result, terminal_width())
+    else:
+        text = {
+            ReplayFormat.json: render.to_json,
+            ReplayFormat.csv: render.to_csv,
+            ReplayFormat.markdown: render.to_markdown,
+        }[output_format](result)
+    emit(text, output, quiet=quiet)
+
+
+def _host_bytes(text: str, ranks: int) -> tuple[int, ...]:
+    """Return the sizes over all ranks that `0,5,10GiB` or `8GiB/rank` means.
+
+    Numbers without a unit take that of the next one that has one.
+    """
+    from agentkv_trace.errors import InputError
+    from agentkv_trace.tiers.size import Size
+
+    sizes: list[int] = []
+    unit = ""
+    for part in reversed(text.split(",")):
+        amount, _, each = part.strip().partition("/")
+        if amount.replace(".", "", 1).isdigit():
+            amount += unit or ("GiB" if float(amount) == 0 else "")
+        else:
+            unit = amount.lstrip("0123456789. ") + (f"/{each}" if each else "")
+        amount, _, later = amount.partition("/")
+        each = each or later
+        wrong = InputError(f"--host-size {part.strip()!r}: write it like 64GiB or 8GiB/rank")
+        try:
+            size = Size.parse(amount)
+        except InputError:
+            raise wrong from None
+        if size.unit != "bytes" or each not in ("", "rank"):
+            raise wrong
+        sizes.append(int(size.amount) * (ranks if each else 1))
+    return tuple(dict.fromkeys(reversed(sizes)))
+
+
+@contextmanager
+def _runs_done(total: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """Give a function to report replays done to; a bar on stderr shows them after a second."""
+    if quiet or total < 2 or not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as Left
+
+    columns = (TextColumn("Replaying"), BarColumn(), MofNCompleteColumn(), Left())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task("", total=total)
+    begun = time.monotonic()
+
+    def advance(done: int) -> None:
+        bar.advance(task, done)
+        if not bar.live.is_started and time.monotonic() - begun > _DELAY_S:
+            bar.start()
+
+    try:
+        yield advance
+    finally:
+        bar.stop()
