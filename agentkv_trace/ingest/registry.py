@@ -77,5 +77,9 @@ SOURCES = (
     Source("codex", "Codex CLI", "agentkv_trace.ingest.codex"),
     Source("opencode", "OpenCode", "agentkv_trace.ingest.opencode"),
     Source("openhands", "OpenHands", "agentkv_trace.ingest.openhands"),
+    Source("claude", "Claude Code", "agentkv_trace.ingest.claude"),
+    Source("mini-swe", "mini-swe-agent", "agentkv_trace.ingest.mini_swe"),
+    Source("swe-agent", "SWE-agent", "agentkv_trace.ingest.swe_agent"),
+    Source("gateways", "gateways and tracers", "agentkv_trace.ingest.gateways"),
     Source("requests", "raw request logs", "agentkv_trace.ingest.requests", generic=True),
 )
