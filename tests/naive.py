@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from bisect import bisect_left
 from collections import Counter, OrderedDict
 
@@ -481,7 +483,12 @@ class DistanceWorkload:
 
     notes = ()
 
-    def onset(self, setting):
+    onset_notes = ()
+
+    def onsets(self, settings):
+        return [None] * len(settings)
+
+    def detail(self, cases, recover, bytes_per_token):
         return None
 
     def __init__(self, curve, facts, chunk_tokens=16):
@@ -954,3 +961,50 @@ def closed_loop_starts(plan, lasts, agents):  # type: ignore[no-untyped-def]
                     done.add(call)
         free.append(max(starts[call] + lasts[call] for call in mine))
     return starts
+
+
+# --- report: a trace over time, moment by moment -------------------------------------------------
+
+
+def live_peaks(calls, count):  # type: ignore[no-untyped-def]
+    """Return the most live tokens and sessions in each bucket, between any two events.
+
+    calls: (session, start, end, prompt tokens), no two events at one time.
+    """
+    last = max(end for _, _, end, _ in calls)
+    first = min(start for _, start, _, _ in calls)
+    times = sorted({time - first for _, start, end, _ in calls for time in (start, end)})
+    last -= first
+
+    def bucket(time):  # type: ignore[no-untyped-def]
+        return min(int(time / max(last, 1e-9) * count), count - 1)
+
+    tokens, agents = [0] * count, [0] * count
+    for low, high in itertools.pairwise([*times, times[-1]]):
+        now = first + (low + high) / 2
+        live = 0
+        going = 0
+        for name in {call[0] for call in calls}:
+            mine = [call for call in calls if call[0] == name]
+            if min(c[1] for c in mine) < now < max(c[2] for c in mine):
+                begun = [call for call in mine if call[1] < now]
+                live += max(begun, key=lambda call: call[1])[3]
+                going += 1
+        for at in range(bucket(low), bucket(high) + 1):
+            tokens[at] = max(tokens[at], live)
+            agents[at] = max(agents[at], going)
+    return tokens, agents
+
+
+def bucket_working_sets(distances, buckets, count, recover):  # type: ignore[no-untyped-def]
+    """Return the smallest capacity with a share of each bucket's hits; distances of each call."""
+    found = []
+    for at in range(count):
+        mine = sorted(
+            distance
+            for call, bucket in zip(distances, buckets, strict=True)
+            for distance in call
+            if bucket == at and distance is not None
+        )
+        found.append(mine[math.ceil(recover * len(mine) - 1e-9) - 1] if mine else None)
+    return found

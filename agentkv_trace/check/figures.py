@@ -254,6 +254,7 @@ def _of_gpus(trace: Trace, config: Config, machines: Machines) -> Iterator[Measu
         machines.model,
         list(machines.gpus),
         machines.options,
+        onset="thrash" in wanted and machines.options.agents is not None,
     )
     for found in report.gpus:
         if found.verdict == "does_not_fit":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -9,7 +10,6 @@ import typer
 from agentkv_trace.cli.options import (
     AgentOption,
     ForceOption,
-    Format,
     KvBytesOption,
     ModelFilterOption,
     OutputOption,
@@ -19,6 +19,16 @@ from agentkv_trace.cli.options import (
     TraceArgument,
     UntilOption,
 )
+
+
+class ReportFormat(StrEnum):
+    """Forms of a report; html is one page with charts."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+    markdown = "markdown"
+    html = "html"
 
 
 def report(
@@ -90,8 +100,8 @@ def report(
     agent: AgentOption = None,
     logged_model: ModelFilterOption = None,
     output_format: Annotated[
-        Format, typer.Option("--format", "-f", help="Form of the result.")
-    ] = Format.table,
+        ReportFormat, typer.Option("--format", "-f", help="Form of the result.")
+    ] = ReportFormat.table,
     output: OutputOption = None,
     force: ForceOption = False,
     quiet: QuietOption = False,
@@ -103,6 +113,7 @@ def report(
       agentkv-trace report trace.parquet --model qwen3-coder-30b --gpu h20 --gpu h800 --tp 8
       agentkv-trace report trace.parquet --model qwen3-8b --backend lmcache --explain
       agentkv-trace report trace.parquet --model ./config.json --host-size 8GiB/rank --tp 4
+      agentkv-trace report trace.parquet --model qwen3-8b --agents 16 --format html -o report.html
     """
     from agentkv_trace.cli.options import call_filter, load
     from agentkv_trace.cli.output import color_wanted, emit, refuse_overwrite, terminal_width
@@ -137,18 +148,28 @@ def report(
     profile = find_model(model)
     gpus = [find_gpu(name) for name in gpu or build.COMMON_GPUS]
     only = call_filter(since, until, session, agent, logged_model)
-    result = build.build_report(TraceWorkload(load(trace, only), agents), profile, gpus, options)
-    if output_format is Format.table:
+    result = build.build_report(
+        TraceWorkload(load(trace, only), agents),
+        profile,
+        gpus,
+        options,
+        detailed=output_format in (ReportFormat.json, ReportFormat.html),
+    )
+    if output_format is ReportFormat.table:
         text = terminal.render(
             result,
             width=terminal_width(),
             color=output is None and color_wanted(),
             explained=explain,
         )
-    elif output_format is Format.markdown:
+    elif output_format is ReportFormat.markdown:
         text = markdown.render(result, explained=explain)
+    elif output_format is ReportFormat.html:
+        from agentkv_trace.report.html.page import render
+
+        text = render(result)
     else:
-        text = (json if output_format is Format.json else csv).render(result)
+        text = (json if output_format is ReportFormat.json else csv).render(result)
     emit(text, output, quiet=quiet)
 
 

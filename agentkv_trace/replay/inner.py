@@ -4,14 +4,11 @@ They need no door for Python, which for tables of records is most of their compi
 they make no arrays they need not count references, which would be most of their run time.
 """
 
-# ruff: noqa: TID253
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numba
-
-import agentkv_trace._jit  # noqa: F401 (sets where numba keeps its caches, so it comes first)
+import agentkv_trace._jit  # noqa: F401 (sets where numba keeps its caches: before numba itself)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +16,8 @@ if TYPE_CHECKING:
 
 def inner(function: Callable[..., Any]) -> Any:
     """Compile a kernel for other kernels, which keep it in their own cache."""
+    import numba
+
     options: Any = {
         "nogil": True,
         "no_cpython_wrapper": True,

@@ -75,10 +75,7 @@ def _run(sim, series, stride):  # type: ignore[no-untyped-def]
             numbers[EVENTS] = _remove(sim.times, sim.events, numbers[EVENTS], 0)
             if kind == RELEASED:
                 continue
-            if kind == READY:
-                replica = _route(store, what, sim)
-            else:
-                replica = np.int64(sim.done.replica[what])
+            replica = _route(store, what, sim) if kind == READY else int(sim.done.replica[what])
             if fleet.step[replica] > 0:
                 fleet.clock[replica] += (now - fleet.since[replica]) / fleet.step[replica]
             fleet.since[replica] = now

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,13 +11,15 @@ from agentkv_trace.replay.simulate import Load
 from agentkv_trace.replay.timeline import Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from agentkv_trace.replay.result import Result
     from agentkv_trace.replay.setting import Setting
     from agentkv_trace.trace.store import Trace
 
 MAX_AGENTS = 64
+LEAST_AGENTS = 8
+_MORE_CALLS = 4
 FACTOR = 2.0
 """Computed prefill over compulsory prefill from which tiers are said to thrash."""
 
@@ -37,8 +40,9 @@ class Onset:
 
     agents: None where not even `max_agents` do. computed_tokens: prefill at that number of agents
     (or at max_agents); before_tokens: at one agent less, None where there is none. compulsory: what
-    an unlimited cache computes of the same sessions. calls: how many were replayed each time.
-    points: all numbers of agents that were replayed, ascending.
+    an unlimited cache computes of the same calls. calls: how many were replayed each time;
+    rejected: those among them that are larger than the pool, which count nowhere. points: all
+    numbers of agents that were replayed, ascending.
     """
 
     agents: int | None
@@ -48,6 +52,7 @@ class Onset:
     before_tokens: int | None
     compulsory_tokens: int
     calls: int
+    rejected: int
     points: tuple[Point, ...]
 
     def in_words(self) -> str:
@@ -69,7 +74,9 @@ class Loads:
 
     `timeline` gives what is kept of it: gaps, order, seed, number of sessions (copies where the
     trace has fewer than `max_agents`). With `max_calls`, only the first sessions of the trace that
-    have about so many calls. Raises InputError for numbers that cannot be meant.
+    have about so many calls; where `max_agents` sessions have over four times as many, fewer
+    agents are tried, `least_agents` at least. `notes`: what was assumed.
+    Raises InputError for numbers that cannot be meant and for an empty trace.
     """
 
     def __init__(
@@ -79,27 +86,46 @@ class Loads:
         *,
         max_agents: int = MAX_AGENTS,
         max_calls: int | None = None,
+        least_agents: int = LEAST_AGENTS,
     ) -> None:
+        import numpy as np
+
+        from agentkv_trace.replay.sessions import sessions_of
+
         if max_agents < 1:
             raise InputError(f"--max-agents {max_agents}: must be at least 1")
         base = replace(timeline or Timeline(), kind="closed-loop", max_agents=None, rate=None)
-        wanted = base.sessions or _sessions_of(trace, max_calls)
+        calls = np.bincount(sessions_of(trace).family, minlength=1)
+        wanted = int(calls.size)
         self.max_agents = max_agents
-        self._trace = trace
-        self._base = replace(base, sessions=max(wanted, max_agents))
-        self._loads: dict[int, Load] = {}
+        if max_calls is not None:
+            wanted = max(int(np.searchsorted(np.cumsum(calls), max_calls, side="right")), 1)
+            most = int(_MORE_CALLS * max_calls / max(calls[:max_agents].mean(), 1.0))
+            self.max_agents = min(max_agents, max(most, least_agents))
+        sessions = max(base.sessions or wanted, self.max_agents)
+        self._load = Load(trace, replace(base, sessions=sessions, agents=self.max_agents))
+        self.notes = self._load.plan.notes
 
     def __getitem__(self, agents: int) -> Load:
-        if agents not in self._loads:
-            self._loads[agents] = Load(self._trace, replace(self._base, agents=agents))
-        return self._loads[agents]
+        # Who takes up what does not depend on how many they are.
+        load = copy(self._load)
+        load.timeline = replace(load.timeline, agents=agents)
+        load.plan = replace(load.plan, agents=agents)
+        return load
+
+    def prepare(self, setting: Setting) -> None:
+        """Compute what runs of settings like this one share, before threads run them."""
+        self._load.prepare(setting)
 
 
-def thrash_onset(loads: Loads, setting: Setting, factor: float = FACTOR) -> Onset:
+def thrash_onset(
+    loads: Loads, setting: Setting, factor: float = FACTOR, *, also: Sequence[int] = ()
+) -> Onset:
     """Return from how many agents on a deployment computes more than `factor` times the compulsory.
 
     By bisection, some log2(max_agents) + 2 replays. More agents may compute less where they happen
-    to meet in time; the number is then one of several. Raises InputError for an empty trace.
+    to meet in time; the number is then one of several. also: further numbers of agents to replay,
+    for the points.
     """
     most = loads.max_agents
     found: dict[int, Point] = {}
@@ -109,8 +135,11 @@ def thrash_onset(loads: Loads, setting: Setting, factor: float = FACTOR) -> Onse
             found[agents] = _point(agents, loads[agents].run(setting))
         return found[agents].computed_tokens
 
+    result = loads[most].run(setting)
+    found[most] = _point(most, result)
+    served = result.served
     unlimited = replace(setting, pool_tokens=None, host_chunks=0, replicas=1)
-    compulsory = loads[1].run(unlimited).computed_tokens
+    compulsory = int(loads[1].run(unlimited).done.computed[served].sum(dtype="int64"))
     limit = factor * compulsory
     low, high = 0, most
     thrashes = computed(most) > limit
@@ -120,6 +149,8 @@ def thrash_onset(loads: Loads, setting: Setting, factor: float = FACTOR) -> Onse
             high = middle
         else:
             low = middle
+    for agents in also:
+        computed(min(agents, most))
     return Onset(
         agents=high if thrashes else None,
         max_agents=most,
@@ -127,7 +158,8 @@ def thrash_onset(loads: Loads, setting: Setting, factor: float = FACTOR) -> Onse
         computed_tokens=computed(high),
         before_tokens=computed(low) if low else None,
         compulsory_tokens=compulsory,
-        calls=len(loads[most]),
+        calls=len(served),
+        rejected=int((~served).sum()),
         points=tuple(found[agents] for agents in sorted(found)),
     )
 
@@ -197,15 +229,3 @@ def best_cap(
         without_s=found[most],
         makespans=dict(sorted(found.items())),
     )
-
-
-def _sessions_of(trace: Trace, max_calls: int | None) -> int:
-    """Return how many of the first sessions, with their sub-agents, have at most so many calls."""
-    import numpy as np
-
-    from agentkv_trace.replay.sessions import sessions_of
-
-    calls = np.bincount(sessions_of(trace).family)
-    if max_calls is None:
-        return int(calls.size)
-    return max(int(np.searchsorted(np.cumsum(calls), max_calls, side="right")), 1)

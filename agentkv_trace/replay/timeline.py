@@ -116,7 +116,8 @@ def plan(trace: Trace, timeline: Timeline) -> Plan:
             f"median {timeline.gap_median_s:g} s"
         )
     if sessions.cut and timeline.kind != "recorded":
-        notes.append(f"{sessions.cut:,} pauses cut to {timeline.max_gap_s:g} s")
+        pauses = "pause" if sessions.cut == 1 else "pauses"
+        notes.append(f"{sessions.cut:,} {pauses} cut to {timeline.max_gap_s:g} s")
     return _laid_out(trace, sessions, timeline, picked, tuple(notes))
 
 

@@ -8,11 +8,9 @@ from agentkv_trace.advise import sizing
 from agentkv_trace.advise.agents import RETURNS
 from agentkv_trace.advise.machine import HOST_DRAM_GBPS
 from agentkv_trace.advise.verdict import SMALL
-from agentkv_trace.replay.onset import MAX_AGENTS
 from agentkv_trace.replay.sessions import MAX_GAP_S
 from agentkv_trace.report.choose import MARGIN
 from agentkv_trace.report.units import format_bytes, format_points, format_ratio, format_tokens
-from agentkv_trace.report.workload import ONSET_CALLS
 from agentkv_trace.tiers import capacity
 
 if TYPE_CHECKING:
@@ -63,11 +61,6 @@ def assumptions(
             f"Agents: {format_ratio(RETURNS)} of returns to a session see at most so many take a "
             "turn; --agents replays the sessions as another number of agents."
         )
-    said.append(
-        f"Onset: the first {ONSET_CALLS:,} calls of the trace in whole sessions, replayed on each "
-        f"GPU as 1 to {MAX_AGENTS} agents that serve the same sessions (copies where there are "
-        "fewer), tool times as logged; it is where prefill doubles."
-    )
     if not facts.timed:
         said.append(
             "The log has no times: the order of calls is taken as logged, so nothing here knows "

@@ -22,12 +22,11 @@ from agentkv_trace.report.fixes import thrash_facts
 from agentkv_trace.report.model import (
     SCHEMA,
     GpuFinding,
-    OnsetFacts,
     PoolFacts,
     Report,
     ReportOptions,
 )
-from agentkv_trace.report.onset import onsets
+from agentkv_trace.report.onset import find_onsets
 from agentkv_trace.report.units import format_bytes, format_tokens
 from agentkv_trace.tiers import capacity
 from agentkv_trace.tiers.backends import find_backend
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from agentkv_trace.profiles.connectors import Connector
     from agentkv_trace.profiles.flops import PrefillCost
     from agentkv_trace.profiles.load import Gpu, Model
-    from agentkv_trace.report.model import Outcome
+    from agentkv_trace.report.model import OnsetFacts, Outcome
     from agentkv_trace.report.workload import Workload
     from agentkv_trace.tiers.backends import Backend
     from agentkv_trace.tiers.capacity import KVPool
@@ -68,10 +67,15 @@ def build_report(
     model: Model,
     gpus: Sequence[Gpu],
     options: ReportOptions | None = None,
+    *,
+    detailed: bool = False,
+    onset: bool = True,
 ) -> Report:
     """Return the advice for a trace and a model on some GPUs, in their order.
 
     A GPU that cannot hold the model, or the longest call, becomes a finding that says so.
+    `detailed` adds what the page and JSON show beside the advice; `onset` replays from how many
+    agents on each GPU thrashes.
 
     Raises InputError where options cannot be meant, where the model's KV is not sized per
     token, where no GPU is given and where none of them holds the model.
@@ -97,11 +101,27 @@ def build_report(
         raise errors[0]
     chosen = {key: choose(case, _sizing(case)) for key, case in cases.items()}
     sizes = _sizes(frame.options, [bought for _, bought, _ in chosen.values()])
+    onsets: dict[str, tuple[OnsetFacts, ...]] = {}
+    if onset:
+        onsets = find_onsets(
+            workload, [(cases[key], _judged(frame, chosen[key])) for key in cases], model
+        )
     findings = [
-        refused.get(gpu.id) or _finding(frame, cases[gpu.id], chosen[gpu.id], sizes) for gpu in gpus
+        refused.get(gpu.id)
+        or _finding(frame, cases[gpu.id], chosen[gpu.id], sizes, onsets.get(gpu.id, ()))
+        for gpu in gpus
     ]
-    findings = _with_onsets(findings, cases, model)
     backend = backend_facts(frame.backend, frame.connector, workload)
+    detail = None
+    if detailed:
+        tiers = [
+            (cases[each.gpu], size)
+            for each in findings
+            if each.gpu in cases
+            for size in (0, *([each.judged.total_bytes] if each.judged else []))
+        ]
+        replica_bytes = frame.kv_rank_bytes * frame.options.replica_ranks
+        detail = workload.detail(tiers, frame.options.recover, replica_bytes)
     return Report(
         schema=SCHEMA,
         version=__version__,
@@ -118,25 +138,10 @@ def build_report(
             frame.connector,
             workload.facts,
             workload.curve.chunk_tokens,
-            workload.notes,
+            (*workload.notes, *workload.onset_notes),
         ),
+        detail=detail,
     )
-
-
-def _with_onsets(
-    findings: Sequence[GpuFinding], cases: dict[str, Case], model: Model
-) -> list[GpuFinding]:
-    """Return the findings with the onsets of each GPU alone and with its judged tier."""
-    places = []
-    for finding in findings:
-        if finding.gpu in cases:
-            sizes = [0, *([finding.judged.total_bytes] if finding.judged else [])]
-            places += [(cases[finding.gpu], size) for size in sizes]
-    found: dict[str, list[OnsetFacts]] = {}
-    for (case, _), onset in zip(places, onsets(places, model), strict=True):
-        if onset is not None:
-            found.setdefault(case.gpu.id, []).append(onset)
-    return [replace(finding, onsets=tuple(found.get(finding.gpu, ()))) for finding in findings]
 
 
 def _frame(workload: Workload, model: Model, options: ReportOptions) -> _Frame:
@@ -217,10 +222,11 @@ def _finding(
     case: Case,
     chosen: tuple[int | None, int | None, str | None],
     sizes: list[int],
+    onsets: tuple[OnsetFacts, ...],
 ) -> GpuFinding:
     need, bought, reason = chosen
     asked = frame.options.host_bytes[0] if frame.options.host_bytes else None
-    judged = asked or bought
+    judged = _judged(frame, chosen)
     label = _label(case.gpu, frame.options)
     table = sizes if judged else []
     case.replay([0, *table, *([judged] if judged else [])])
@@ -234,7 +240,8 @@ def _finding(
         gpu_hit_ratio=case.gpu_hit_ratio,
         best_hit_ratio=case.best_hit_ratio,
         alone=case.host_size(0),
-        thrash=thrash_facts(case, frame.model, asked or 0, bought, table),
+        thrash=thrash_facts(case, frame.model, asked or 0, bought, table, onsets),
+        onsets=onsets,
         notes=_notes(case, asked),
     )
     if judged is None or case.bands is None:
@@ -262,6 +269,11 @@ def _finding(
         economics=economics_facts(case, judged, frame.block),
         flags=flags(frame.backend, judged, frame.options.ranks, frame.options.dp),
     )
+
+
+def _judged(frame: _Frame, chosen: tuple[int | None, int | None, str | None]) -> int | None:
+    """Return the size the verdict is on: as asked, else the recommended one."""
+    return frame.options.host_bytes[0] if frame.options.host_bytes else chosen[1]
 
 
 def _pointless(case: Case, size: int) -> str | None:

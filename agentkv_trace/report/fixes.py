@@ -12,22 +12,32 @@ from agentkv_trace.report.units import format_bytes
 from agentkv_trace.tiers import capacity
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agentkv_trace.profiles.load import Model
     from agentkv_trace.report.case import Case
+    from agentkv_trace.report.model import OnsetFacts
 
 FULL_UTILIZATION = 0.95
 """What `--gpu-memory-utilization` may be raised to."""
 
 
 def thrash_facts(
-    case: Case, model: Model, judged_bytes: int, bought_bytes: int | None, sizes: list[int]
+    case: Case,
+    model: Model,
+    judged_bytes: int,
+    bought_bytes: int | None,
+    sizes: list[int],
+    onsets: Sequence[OnsetFacts] = (),
 ) -> ThrashFacts:
     """Return the prediction at the judged size, with the fixes where it thrashes."""
+    onset = next((one for one in onsets if one.host_bytes == judged_bytes), None)
     found = case.thrash(judged_bytes)
     fixes: list[FixFacts] = []
     now = int(case.use(judged_bytes).computed.sum())
     if found.predicted:
-        ways = [*_more_gpu(case, model, judged_bytes), *_fewer_agents(case, judged_bytes)]
+        fewer = _replayed_fewer(case, onset) or _fewer_agents(case, judged_bytes)
+        ways = [*_more_gpu(case, model, judged_bytes), *fewer]
         if bought_bytes and bought_bytes > judged_bytes:
             left = int(case.use(bought_bytes).computed.sum())
             ways.append(
@@ -71,6 +81,17 @@ def _more_gpu(case: Case, model: Model, judged: int) -> list[Fix]:
     left = int(other.use(judged).computed.sum())
     action = f"--gpu-memory-utilization {FULL_UTILIZATION}"
     return [Fix(action=action, computed_tokens=left)]
+
+
+def _replayed_fewer(case: Case, onset: OnsetFacts | None) -> list[Fix]:
+    """Take the most agents that do not thrash from their replay, the share computed likewise."""
+    if onset is None or onset.agents is None or not 1 < onset.agents <= case.agents:
+        return []
+    most = onset.agents - 1
+    hits = next(point.hit_ratio for point in onset.points if point.agents == most)
+    left = round(case.workload.curve.prompt_tokens * (1 - hits))
+    noun = "agent" if most == 1 else "agents"
+    return [Fix(action=f"at most {most} {noun} at once (replayed)", computed_tokens=left)]
 
 
 def _fewer_agents(case: Case, judged: int) -> list[Fix]:

@@ -13,6 +13,7 @@ from agentkv_trace.tiers.capacity import Deployment
 
 if TYPE_CHECKING:
     from agentkv_trace.replay.onset import Point
+    from agentkv_trace.report.detail_model import Detail
 
 SCHEMA = "agentkv-trace/report/1"
 
@@ -225,7 +226,8 @@ class OnsetFacts:
     """From how many agents on the GPU with a host tier of `host_bytes` thrashes, by replay.
 
     `agents` is the smallest number that computes more than `factor` times the compulsory prefill,
-    None where not even `max_agents` do. Each number of agents in `points` served the same `calls`.
+    None where not even `max_agents` do. Each number of agents in `points` ran the same `calls`, of
+    which `rejected_calls` are larger than the GPU's pool and count nowhere.
     """
 
     host_bytes: int
@@ -233,6 +235,7 @@ class OnsetFacts:
     max_agents: int
     factor: float
     calls: int
+    rejected_calls: int
     compulsory_tokens: int
     points: tuple[Point, ...]
 
@@ -270,7 +273,10 @@ class GpuFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The advice of `report`: the same input gives the same report, with no clock and no path."""
+    """The advice of `report`: the same input gives the same report, with no clock and no path.
+
+    `detail` is there where the format shows it.
+    """
 
     schema: str
     version: str
@@ -280,3 +286,4 @@ class Report:
     backend: BackendFacts
     gpus: tuple[GpuFinding, ...]
     assumptions: tuple[str, ...]
+    detail: Detail | None = None

@@ -154,13 +154,13 @@ def depth_columns(report: Report, finding: GpuFinding) -> list[Column]:
 def pressure(report: Report) -> list[str]:
     """Return what is said about thrashing and what to do about it, equal GPUs together."""
     return _together(
-        (finding.name, _thrashing(finding.thrash))
+        (finding.name, _thrashing(finding.thrash, finding.onsets))
         for finding in report.gpus
         if finding.thrash and finding.thrash.predicted
     )
 
 
-def _thrashing(thrash: ThrashFacts) -> tuple[str, ...]:
+def _thrashing(thrash: ThrashFacts, replayed: tuple[OnsetFacts, ...]) -> tuple[str, ...]:
     tier = "the GPU's pool alone"
     if thrash.judged_bytes:
         tier = f"with {format_bytes(thrash.judged_bytes)} host memory it"
@@ -170,8 +170,12 @@ def _thrashing(thrash: ThrashFacts) -> tuple[str, ...]:
     times = ""
     if thrash.computed_per_compulsory is not None:
         times = f": {thrash.computed_per_compulsory:.1f} times the prefill that is needed"
+    begins = f"{_counted(thrash.begins_at_agents, 'agent')} (estimate)"
+    for onset in replayed:
+        if onset.host_bytes == thrash.judged_bytes and onset.agents is not None:
+            begins = _counted(onset.agents, "agent")
     return (
-        f"{tier} thrashes{times}{lost}; it begins at {thrash.begins_at_agents} agents (estimate)",
+        f"{tier} thrashes{times}{lost}; it begins at {begins}",
         *(
             f"{number}. {fix.action}: {'at best ' if fix.bound else ''}"
             f"{format_ratio(fix.saved_share)} less prefill"
@@ -183,7 +187,7 @@ def _thrashing(thrash: ThrashFacts) -> tuple[str, ...]:
 def onsets(report: Report) -> list[str]:
     """Return from how many agents on the tiers thrash, equal GPUs together."""
     return _together(
-        (finding.name, ("; ".join(_onset(found) for found in finding.onsets),))
+        (finding.name, ("; ".join(map(_onset, finding.onsets)) + _left_out(finding),))
         for finding in report.gpus
         if finding.onsets
     )
@@ -192,8 +196,16 @@ def onsets(report: Report) -> list[str]:
 def _onset(found: OnsetFacts) -> str:
     tier = f"with {format_bytes(found.host_bytes)} host memory" if found.host_bytes else "alone"
     if found.agents is None:
-        return f"{tier} not up to {found.max_agents} agents"
+        return f"{tier} not up to {_counted(found.max_agents, 'agent')}"
     return f"{tier} from {_counted(found.agents, 'agent')} on"
+
+
+def _left_out(finding: GpuFinding) -> str:
+    first = finding.onsets[0]
+    if not first.rejected_calls:
+        return ""
+    share = format_ratio(first.rejected_calls / first.calls)
+    return f" ({share} of calls are larger than its pool and left out)"
 
 
 def settings(report: Report) -> list[str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from io import StringIO
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
-from agentkv_trace.report import explain, rows
+from agentkv_trace.report import columns, explain, rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 MIN_WIDTH = 40
 """Narrower terminals get lines of this width."""
 
-_GAP = "  "
-_MAX_TITLE_LINES = 3
 _STYLES = {
     "pays": "bold green",
     "neutral": "bold",
@@ -47,7 +44,7 @@ def render(report: Report, *, width: int = 80, color: bool = False, explained: b
     lines.append(Text())
     for label, text in rows.facts(report):
         lines += _wrapped(f"{label}: {text}", width)
-    for table in _fitted(rows.gpu_columns(report), width):
+    for table in columns.fitted(rows.gpu_columns(report), width):
         lines += [Text(), *_table(table, width)]
     deep = rows.in_depth(report)
     if deep:
@@ -75,9 +72,9 @@ def render(report: Report, *, width: int = 80, color: bool = False, explained: b
     return _styled(lines, color)
 
 
-def _titled(title: str, columns: Sequence[Column], width: int) -> list[Text]:
+def _titled(title: str, shown: Sequence[Column], width: int) -> list[Text]:
     lines = [Text(), *_wrapped(title, width)]
-    for number, table in enumerate(_fitted(columns, width)):
+    for number, table in enumerate(columns.fitted(shown, width)):
         lines += [*([Text()] if number else []), *_table(table, width)]
     return lines
 
@@ -112,57 +109,9 @@ def _styled(lines: Sequence[Text], color: bool) -> str:
 
 
 def _wrapped(text: str, width: int, style: str = "") -> list[Text]:
-    lines = textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False)
-    return [Text(line, style) for line in lines]
+    return [Text(line, style) for line in columns.wrapped(text, width)]
 
 
-def _fitted(columns: Sequence[Column], width: int) -> list[list[Column]]:
-    """Return one table that fits, without its least important columns, or else several.
-
-    Further tables repeat the first column.
-    """
-    kept = list(columns)
-    while _width(kept) > width and any(column.rank for column in kept):
-        kept.remove(max(reversed(kept), key=lambda column: column.rank))
-    first, *others = kept
-    tables = [[first]]
-    for column in others:
-        if len(tables[-1]) > 1 and _width([*tables[-1], column]) > width:
-            tables.append([first])
-        tables[-1].append(column)
-    return tables
-
-
-def _width(columns: Sequence[Column], title_lines: int = _MAX_TITLE_LINES) -> int:
-    widths = (_column_width(column, title_lines) for column in columns)
-    return sum(widths) + len(_GAP) * (len(columns) - 1)
-
-
-def _column_width(column: Column, title_lines: int) -> int:
-    """Return the least width for the cells and for a title of at most so many lines."""
-    width = max(len(text) for text in (*column.cells, *column.title.split()))
-    while len(textwrap.wrap(column.title, width)) > title_lines:
-        width += 1
-    return width
-
-
-def _table(columns: Sequence[Column], width: int) -> list[Text]:
-    for title_lines in range(1, _MAX_TITLE_LINES + 1):
-        if _width(columns, title_lines) <= width:
-            break
-    widths = [_column_width(column, title_lines) for column in columns]
-    titles = [
-        textwrap.wrap(column.title, size) for column, size in zip(columns, widths, strict=True)
-    ]
-    height = max(len(title) for title in titles)
-    head = zip(*([""] * (height - len(title)) + title for title in titles), strict=True)
-    body = zip(*(column.cells for column in columns), strict=True)
-    lines = [Text(_line(columns, widths, cells), "bold") for cells in head]
-    return lines + [Text(_line(columns, widths, cells)) for cells in body]
-
-
-def _line(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str]) -> str:
-    return _GAP.join(
-        cell.rjust(width) if column.numeric else cell.ljust(width)
-        for column, width, cell in zip(columns, widths, cells, strict=True)
-    )
+def _table(shown: Sequence[Column], width: int) -> list[Text]:
+    head, body = columns.set_lines(shown, width)
+    return [Text(line, "bold") for line in head] + [Text(line) for line in body]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agentkv_trace.report.model import TraceFacts
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
     from agentkv_trace.advise.sizing import Curve
     from agentkv_trace.replay.onset import Loads, Onset
     from agentkv_trace.replay.setting import Setting
+    from agentkv_trace.report.case import Case
+    from agentkv_trace.report.detail_model import Detail
     from agentkv_trace.tiers.backends import Backend
     from agentkv_trace.tiers.use import TierUse
     from agentkv_trace.trace.store import Trace
@@ -19,6 +23,9 @@ if TYPE_CHECKING:
 
 ONSET_CALLS = 5_000
 """Calls of the trace that are replayed to tell from how many agents on tiers thrash."""
+
+_SHOWN = (1, 4, 16)
+"""Numbers of agents replayed whatever the onset is, so that its curve can be drawn."""
 
 
 class Workload(Protocol):
@@ -55,8 +62,19 @@ class Workload(Protocol):
         """Return what calls get at each size of host tier."""
         ...
 
-    def onset(self, setting: Setting) -> Onset | None:
-        """Return from how many agents on a deployment thrashes; None where nobody can tell."""
+    @property
+    def onset_notes(self) -> tuple[str, ...]:
+        """Return what was replayed for onsets and what was assumed for it."""
+        ...
+
+    def onsets(self, settings: Sequence[Setting]) -> Sequence[Onset | None]:
+        """Return from how many agents on deployments thrash; None where nobody can tell."""
+        ...
+
+    def detail(
+        self, cases: Sequence[tuple[Case, int]], recover: float, bytes_per_token: int
+    ) -> Detail | None:
+        """Return what is shown beside the advice; None where only distances are known."""
         ...
 
 
@@ -68,17 +86,20 @@ class TraceWorkload:
     """
 
     def __init__(self, trace: Trace, agents: int | None = None) -> None:
-        from agentkv_trace.engine.mrc import miss_ratio_curve, trace_next_call_reuse
+        from agentkv_trace.engine.mrc import curve_of_runs, trace_next_call_reuse, trace_runs
         from agentkv_trace.tiers.trace_tiers import TraceTiers
 
         self._logged = trace
+        self._agents = agents or 1
         self._loads: Loads | None = None
         self.notes: tuple[str, ...] = ()
         if agents is not None and len(trace):
             from agentkv_trace.replay.order import replayed_trace
 
             trace, self.notes = replayed_trace(trace, agents)
-        self.curve: Any = miss_ratio_curve(trace)
+        self._trace = trace
+        self._runs = trace_runs(trace)
+        self.curve: Any = curve_of_runs(trace, self._runs)
         self._tiers = TraceTiers(trace)
         self.facts = trace_facts(trace, trace_next_call_reuse(trace))
 
@@ -98,18 +119,62 @@ class TraceWorkload:
         """Return what calls get at each size of host tier."""
         return self._tiers.use(backend, pool_tokens, host_chunks)
 
-    def onset(self, setting: Setting) -> Onset | None:
-        """Return from how many agents on a deployment thrashes; None for an empty trace.
+    def onsets(self, settings: Sequence[Setting]) -> Sequence[Onset | None]:
+        """Return from how many agents on deployments thrash, replayed side by side.
 
-        Replays the first sessions of the log, as many as have `ONSET_CALLS` calls.
+        Replays the first sessions of the log, as many as have `ONSET_CALLS` calls, as up to
+        `MAX_AGENTS` agents or the number the workload has. None for an empty trace.
         """
-        from agentkv_trace.replay.onset import Loads, thrash_onset
+        from agentkv_trace.replay.onset import LEAST_AGENTS, MAX_AGENTS, Loads, thrash_onset
 
         if not len(self._logged):
-            return None
+            return [None] * len(settings)
         if self._loads is None:
-            self._loads = Loads(self._logged, max_calls=ONSET_CALLS)
-        return thrash_onset(self._loads, setting)
+            self._loads = Loads(
+                self._logged,
+                max_agents=max(MAX_AGENTS, self._agents),
+                max_calls=ONSET_CALLS,
+                least_agents=max(LEAST_AGENTS, self._agents),
+            )
+        loads = self._loads
+        different = list(dict.fromkeys(settings))
+        for setting in different:
+            loads.prepare(setting)
+        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+            found = pool.map(lambda one: thrash_onset(loads, one, also=_SHOWN), different)
+            by_setting = dict(zip(different, found, strict=True))
+        return [by_setting[setting] for setting in settings]
+
+    @property
+    def onset_notes(self) -> tuple[str, ...]:
+        """Return what was replayed for onsets and what was assumed for it."""
+        loads = self._loads
+        if loads is None:
+            return ()
+        calls, sessions = len(loads[1]), len(loads[1].plan.release)
+        whole = "" if calls >= len(self._logged) else "the first "
+        return (
+            f"Onset: {whole}{calls:,} calls in {sessions:,} sessions, replayed as 1 to "
+            f"{loads.max_agents} agents, closed-loop, tool times as logged; prefill doubles where "
+            "more than twice what an unlimited cache computes is computed",
+            *(f"Onset: {note}" for note in loads.notes),
+        )
+
+    def detail(
+        self, cases: Sequence[tuple[Case, int]], recover: float, bytes_per_token: int
+    ) -> Detail | None:
+        """Return what is shown beside the advice, for cases with their judged host sizes."""
+        from agentkv_trace.report.detail import build_detail
+
+        return build_detail(
+            self._trace,
+            self._runs,
+            self.curve,
+            cases,
+            recover=recover,
+            bytes_per_token=bytes_per_token,
+            timed=self.facts.timed,
+        )
 
 
 def trace_facts(trace: Trace, next_call_reuse: float | None) -> TraceFacts:

@@ -1,0 +1,1 @@
+"""Charts as SVG: axes, marks and the figures of this tool. No library, no clock, no path."""
