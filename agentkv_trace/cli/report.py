@@ -116,7 +116,13 @@ def report(
       agentkv-trace report trace.parquet --model qwen3-8b --agents 16 --format html -o report.html
     """
     from agentkv_trace.cli.options import call_filter, load
-    from agentkv_trace.cli.output import color_wanted, emit, refuse_overwrite, terminal_width
+    from agentkv_trace.cli.output import (
+        color_wanted,
+        emit,
+        refuse_overwrite,
+        speaks_utf8,
+        terminal_width,
+    )
     from agentkv_trace.profiles.load import find_gpu, find_model
 
     refuse_overwrite(output, force=force)
@@ -153,7 +159,7 @@ def report(
         profile,
         gpus,
         options,
-        detailed=output_format in (ReportFormat.json, ReportFormat.html),
+        detailed=output_format is not ReportFormat.csv,
     )
     if output_format is ReportFormat.table:
         text = terminal.render(
@@ -161,6 +167,7 @@ def report(
             width=terminal_width(),
             color=output is None and color_wanted(),
             explained=explain,
+            unicode=output is None and speaks_utf8(),
         )
     elif output_format is ReportFormat.markdown:
         text = markdown.render(result, explained=explain)

@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentkv_trace.report import explain, rows
+from agentkv_trace.report.sparkline import over_time
+from agentkv_trace.report.units import format_ratio, format_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from agentkv_trace.report.model import Report
     from agentkv_trace.report.rows import Column
+
+
+_WIDTH = 100
+"""Of lines of code in a comment on a pull request."""
 
 
 def render(report: Report, *, explained: bool = False) -> str:
@@ -28,6 +34,16 @@ def render(report: Report, *, explained: bool = False) -> str:
     sizes = rows.size_columns(report)
     if sizes:
         parts += ["## Hits by size of host memory (* judged)", _table(sizes)]
+    drawn = over_time(report, _WIDTH, unicode=True)
+    if drawn:
+        parts += [f"## {drawn[0]}", "\n".join(["```", *drawn[1:], "```"])]
+    if report.detail and report.detail.broken:
+        broken = (
+            f"{each.cause}: {format_tokens(each.lost_tokens)} tokens, "
+            f"{format_ratio(each.lost_share)} of prompts, in {each.calls:,} calls"
+            for each in report.detail.broken
+        )
+        parts += ["## Where prefixes broke", _list(broken)]
     said = rows.pressure(report)
     if said:
         parts += ["## Thrashing", _list(said)]

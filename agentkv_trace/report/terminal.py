@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from agentkv_trace.report import columns, explain, rows
+from agentkv_trace.report.sparkline import over_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,11 +29,19 @@ _STYLES = {
 }
 
 
-def render(report: Report, *, width: int = 80, color: bool = False, explained: bool = False) -> str:
+def render(
+    report: Report,
+    *,
+    width: int = 80,
+    color: bool = False,
+    explained: bool = False,
+    unicode: bool = False,
+) -> str:
     """Return the report as text for a terminal of `width` columns, with a final newline.
 
     Wider terminals get more columns of the tables; `color` adds ANSI styles, never the only
-    carrier of a meaning; `explained` adds the arithmetic for one GPU.
+    carrier of a meaning; `explained` adds the arithmetic for one GPU. Without `unicode` all is
+    ASCII.
     """
     width = max(width, MIN_WIDTH)
     lines: list[Text] = []
@@ -56,6 +65,9 @@ def render(report: Report, *, width: int = 80, color: bool = False, explained: b
     sizes = rows.size_columns(report)
     if sizes:
         lines += _titled("Hits by size of host memory (* judged)", sizes, width)
+    drawn = over_time(report, width, unicode=unicode)
+    if drawn:
+        lines += [Text(), *map(Text, drawn)]
     lines.append(Text())
     for warning in rows.pressure(report):
         lines += _wrapped(f"Thrash: {warning}", width)
