@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from agentkv_trace.trace.store import Trace, write_trace
+from benchmarks.workloads import agent_calls
 from replays import trace_of_columns
-from workloads import agent_calls
 
 if TYPE_CHECKING:
     from pathlib import Path
