@@ -30,7 +30,7 @@ def _cache_dir() -> Path | None:
 
 _CACHE = os.environ.get("NUMBA_CACHE_DIR") or _cache_dir()
 if _CACHE is not None:
-    os.environ.setdefault("NUMBA_CACHE_DIR", str(_CACHE))
+    os.environ["NUMBA_CACHE_DIR"] = str(_CACHE)
 
 import numba  # noqa: E402  (the cache directory must be set first)
 
@@ -38,3 +38,8 @@ import numba  # noqa: E402  (the cache directory must be set first)
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a kernel lazily, without the GIL, cached where a cache can be written."""
     return numba.njit(cache=_CACHE is not None, nogil=True)(function)
+
+
+def kept(package: str, module: str) -> bool:
+    """Tell whether kernels of a module (`engine`, `path_stack`) are compiled and kept on disk."""
+    return _CACHE is not None and any(Path(_CACHE).glob(f"{package}_*/{module}.*.nbc"))

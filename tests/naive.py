@@ -1008,3 +1008,29 @@ def bucket_working_sets(distances, buckets, count, recover):  # type: ignore[no-
         )
         found.append(mine[math.ceil(recover * len(mine) - 1e-9) - 1] if mine else None)
     return found
+
+
+# --- replay: what a cache that loses nothing could hit at most ------------------------------------
+
+
+def brought_before(calls, ties):  # type: ignore[no-untyped-def]
+    """Return for each call the longest prompt prefix that other calls brought to its replica.
+
+    calls: dicts of `path` (chunks), `prompt` (chunks of it that are prompt), `replica`, `started`
+    and `ended`. A prompt is there once its call is taken up, its output once the call has ended.
+    ties: whether a call that was taken up at the same time counts as earlier.
+    """
+    longest = []
+    for call in calls:
+        best = 0
+        for other in calls:
+            earlier = other["started"] < call["started"]
+            earlier |= ties and other["started"] == call["started"]
+            if other is call or other["replica"] != call["replica"] or not earlier:
+                continue
+            there = other["path"]
+            if other["ended"] > call["started"]:
+                there = there[: other["prompt"]]
+            best = max(best, shared_prefix(call["path"][: call["prompt"]], there))
+        longest.append(best)
+    return longest

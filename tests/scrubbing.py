@@ -137,6 +137,8 @@ def kept_words(logs: Logs, originals: list[Cell]) -> set[bytes]:
         found |= {word for name in (*kept.keys, *kept.words) for word in words(name)}
     for marker in logs.rules.markers:
         found |= words(marker)
+        for _, data in originals:
+            found |= {word for match in re.finditer(marker, data) for word in words(match[0])}
     named = b"|".join(map(re.escape, sorted(keys)))
     value = re.compile(rb'"(?:%b)\\*"\s*:\s*(\[[^\]]*\]|\\*"[\w.:/@+-]*\\*")' % named)
     for name, data in originals:

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from agentkv_trace.trace.select import Filter
 
 
+SHOWN_UNKNOWN = 3
+"""How many files that no source knows are named."""
+
+
 def ingest(
     sources: Annotated[
         list[str] | None,
@@ -188,6 +192,9 @@ def summary(done: Ingested) -> str:
             lines.append(f"  {_agreement(agreed[name])}")
         lines.extend(f"  skipped: {line}" for line in _skips(notes))
     lines.extend(f"skipped: {reason}" for reason in done.unusable)
+    lines.extend(f"left out: {reason}" for reason in done.unknown[:SHOWN_UNKNOWN])
+    if (more := len(done.unknown) - SHOWN_UNKNOWN) > 0:
+        lines.append(f"left out: {more:,} more files that are no log we know")
     tokens = int(done.trace.array("prompt_tokens").sum(dtype="int64"))
     chunk = done.trace.meta.tokenizer.get("bytes_per_chunk")
     rate = f" (at {chunk / done.trace.meta.chunk_tokens:.2f} bytes per token)" if chunk else ""

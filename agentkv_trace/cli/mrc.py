@@ -10,7 +10,6 @@ import typer
 from agentkv_trace.cli.options import (
     AgentOption,
     ForceOption,
-    Format,
     KvBytesOption,
     ModelFilterOption,
     ModelOption,
@@ -54,6 +53,16 @@ class Group(StrEnum):
     source = "source"
 
 
+class MrcFormat(StrEnum):
+    """Forms of a curve; svg is a picture of it."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+    markdown = "markdown"
+    svg = "svg"
+
+
 def mrc(
     trace: TraceArgument,
     engine: Annotated[
@@ -87,6 +96,10 @@ def mrc(
             help="Capacities, separated by commas: 4096chunks, 2Mtok, 40GiB (with --model)."
         ),
     ] = None,
+    ttl: Annotated[
+        str | None,
+        typer.Option(help="Hits of a hosted model's cache by time to live: 5m,1h (s, m, h, d)."),
+    ] = None,
     model: ModelOption = None,
     kv_bytes_per_token: KvBytesOption = None,
     chunk_tokens: Annotated[
@@ -99,8 +112,8 @@ def mrc(
     logged_model: ModelFilterOption = None,
     plot: Annotated[bool, typer.Option("--plot", help="Draw the curve too.")] = False,
     output_format: Annotated[
-        Format, typer.Option("--format", "-f", help="Form of the result.")
-    ] = Format.table,
+        MrcFormat, typer.Option("--format", "-f", help="Form of the result.")
+    ] = MrcFormat.table,
     output: OutputOption = None,
     force: ForceOption = False,
     quiet: QuietOption = False,
@@ -112,6 +125,8 @@ def mrc(
       agentkv-trace mrc trace.parquet --capacity 4096chunks,2Mtok --by session
       agentkv-trace mrc trace.parquet --model qwen3-8b --capacity 40GiB --format json
       agentkv-trace mrc trace.parquet --engine shards --samples 8192
+      agentkv-trace mrc trace.parquet --ttl 5m,1h --by agent
+      agentkv-trace mrc trace.parquet --model qwen3-8b --format svg -o curve.svg
     """
     from agentkv_trace.cli.options import call_filter, load
     from agentkv_trace.cli.output import emit, refuse_overwrite, speaks_utf8, terminal_width
@@ -128,8 +143,10 @@ def mrc(
     from agentkv_trace.errors import InputError
     from agentkv_trace.report.mrc_build import MrcOptions, build_mrc
 
-    if plot and output_format is not Format.table:
+    if plot and output_format is not MrcFormat.table:
         raise InputError("--plot: goes with --format table only")
+    if ttl is not None and output_format is MrcFormat.svg:
+        raise InputError("--ttl: is in no picture; leave out --format svg")
     if backend is not None:
         backend = _backend(backend, chunk_tokens, quiet=quiet)
 
@@ -142,28 +159,40 @@ def mrc(
         samples=samples,
         seed=seed,
         by=by and by.value,
+        ttl=ttl,
     )
     options.check()
     loaded = load(trace, only, chunk_tokens)
     chunk = loaded.meta.chunk_tokens
+    asked = [size.chunks(chunk, kv_bytes) for size in sizes or ()]
+    read = (MrcFormat.table, MrcFormat.markdown)
+    drawn = output_format is MrcFormat.svg
     result = build_mrc(
         loaded,
         options,
-        capacities=None if sizes is None else tuple(size.chunks(chunk, kv_bytes) for size in sizes),
-        limit=200 if output_format in (Format.json, Format.csv) else render.TABLE_ROWS,
+        capacities=None if sizes is None or drawn else tuple(asked),
+        limit=render.TABLE_ROWS if output_format in read else 200,
         model=name,
         bytes_per_token=kv_bytes,
+        hosted=output_format in read,
     )
-    if output_format is Format.table:
+    if output_format is MrcFormat.table:
         text = render.to_table(result, terminal_width())
         if plot:
-            drawn = render.to_plot(result, width=terminal_width(), unicode=speaks_utf8())
-            text += "\n" + drawn
+            text += "\n"
+            text += render.to_plot(result, width=terminal_width(), unicode=speaks_utf8())
+    elif drawn:
+        from agentkv_trace.report.charts.figure import Mark
+        from agentkv_trace.report.charts.mrc import to_svg
+
+        names = capacity.split(",") if capacity else ()
+        marks = [Mark(n.strip(), a * chunk) for n, a in zip(names, asked, strict=True) if a]
+        text = to_svg(result, marks)
     else:
         text = {
-            Format.json: render.to_json,
-            Format.csv: render.to_csv,
-            Format.markdown: render.to_markdown,
+            MrcFormat.json: render.to_json,
+            MrcFormat.csv: render.to_csv,
+            MrcFormat.markdown: render.to_markdown,
         }[output_format](result)
     emit(text, output, quiet=quiet)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -26,6 +27,60 @@ def progress(what: str, total_bytes: int, *, quiet: bool) -> Iterator[Callable[[
         yield bar.advance
     finally:
         bar.stop()
+
+
+def say_if_compiling(*, quiet: bool) -> None:
+    """Say on a terminal that kernels are compiled first, where those that take long are not yet."""
+    from agentkv_trace._jit import kept
+    from agentkv_trace.cli.output import say
+
+    if not quiet and sys.stderr.isatty() and not kept("replay", "loop"):
+        say("Compiling kernels, once for this version: half a minute or so ...")
+
+
+@contextmanager
+def counted(what: str, *, quiet: bool, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Give a function to report things done to, of `total` if that is known.
+
+    Shows nothing unless stderr is a terminal. It appears after a second also while nothing is done.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    bar = _counting_bar(total)
+    task = bar.add_task(what, total=total)
+    late = threading.Timer(_DELAY_S, bar.start)
+    late.daemon = True
+    late.start()
+    try:
+        yield lambda done: bar.advance(task, done)
+    finally:
+        late.cancel()
+        late.join()
+        bar.stop()
+
+
+def _counting_bar(total: int | None) -> Progress:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    done = TextColumn("{task.completed}") if total is None else MofNCompleteColumn()
+    times = TimeElapsedColumn() if total is None else TimeRemainingColumn()
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        done,
+        times,
+        console=Console(stderr=True),
+        transient=True,
+    )
 
 
 class _Bar:

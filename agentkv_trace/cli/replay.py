@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -22,11 +19,6 @@ from agentkv_trace.cli.options import (
     TraceArgument,
     UntilOption,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-_DELAY_S = 1.0
 
 
 class Kind(StrEnum):
@@ -62,7 +54,7 @@ class WriteFilter(StrEnum):
 
 
 class ReplayFormat(StrEnum):
-    """Forms of the result; Parquet holds the runs only and needs -o."""
+    """Forms of the result; Parquet holds rows only and needs -o."""
 
     table = "table"
     json = "json"
@@ -84,11 +76,22 @@ def replay(
         typer.Option("--gpu", "-g", help="GPU profile, may be repeated; none: H100 SXM."),
     ] = None,
     agents: Annotated[
-        str, typer.Option(help="Agents at a time: 16, several by comma, or 1..64.")
-    ] = "8",
+        str | None,
+        typer.Option(help="Agents at a time: 16, several by comma, or 1..64; none: 8."),
+    ] = None,
     host_size: Annotated[
         str, typer.Option(help="Host memory over all ranks (8GiB/rank: of each); several by comma.")
     ] = "0",
+    onset: Annotated[
+        bool, typer.Option("--onset", help="Find from how many agents on the tiers thrash.")
+    ] = False,
+    best_cap: Annotated[
+        bool, typer.Option("--best-cap", help="Find how many active agents serve the load fastest.")
+    ] = False,
+    series: Annotated[
+        bool,
+        typer.Option("--series", help="Show each replay over time; csv, parquet: only that."),
+    ] = False,
     timeline: Annotated[
         Kind,
         typer.Option(
@@ -100,25 +103,20 @@ def replay(
         float | None, typer.Option(help="Sessions a minute that begin, for open-loop.")
     ] = None,
     sessions: Annotated[
-        int | None, typer.Option(help="Sessions to run; more than the trace has are resampled.")
+        int | None,
+        typer.Option(help="Sessions to run, copies beyond the trace's; none: all, one per agent."),
     ] = None,
     order: Annotated[
         Order, typer.Option(help="Order of the sessions; longest: most prompt tokens first.")
     ] = Order.trace,
-    seed: Annotated[int, typer.Option(help="Seed of all that is drawn.")] = 0,
-    active: Annotated[
-        int | None, typer.Option("--max-active", help="Most sessions admitted at a time.")
+    max_agents: Annotated[
+        int | None, typer.Option(help="Cap on active agents: others wait for their turn.")
     ] = None,
-    best_cap: Annotated[
-        bool, typer.Option("--best-cap", help="Find how many at a time serve the load fastest.")
-    ] = False,
-    onset: Annotated[
-        bool, typer.Option("--onset", help="Find from how many agents on the tiers thrash.")
-    ] = False,
     max_gap: Annotated[float, typer.Option(help="Longest pause kept, in seconds.")] = 600.0,
     gap_median: Annotated[
         float, typer.Option(help="Median tool time in seconds, where a log has no times.")
     ] = 4.0,
+    seed: Annotated[int, typer.Option(help="Seed of all that is drawn.")] = 0,
     backend: Annotated[
         str,
         typer.Option(
@@ -130,6 +128,21 @@ def replay(
         str | None,
         typer.Option(help="Generation of the connector, whose waits count; see `profiles`."),
     ] = None,
+    host_chunk_tokens: Annotated[
+        int | None, typer.Option(help="Chunk of LMCache's tier; none: 256.")
+    ] = None,
+    write_filter: Annotated[
+        WriteFilter,
+        typer.Option(
+            help="Do not store calls that add more than kappa chunks of 1024 tokens; conditioned: "
+            "only while the tier overflows."
+        ),
+    ] = WriteFilter.off,
+    kappa: Annotated[int, typer.Option(help="Chunks, for --write-filter.")] = 8,
+    max_num_seqs: Annotated[int, typer.Option(help="Calls a replica runs at a time.")] = 256,
+    max_num_batched_tokens: Annotated[
+        int, typer.Option(help="Prompt tokens in one step of the engine.")
+    ] = 8192,
     tp: Annotated[int, typer.Option(help="Tensor-parallel ranks.")] = 1,
     pp: Annotated[int, typer.Option(help="Pipeline stages.")] = 1,
     dp: Annotated[int, typer.Option(help="Replicas, each with its own tiers.")] = 1,
@@ -147,60 +160,51 @@ def replay(
         int | None, typer.Option(help="KV pool in tokens as the engine logged it.")
     ] = None,
     kv_bytes_per_token: KvBytesOption = None,
-    host_chunk_tokens: Annotated[
-        int | None, typer.Option(help="Chunk of LMCache's tier; none: 256.")
-    ] = None,
     gpus_per_link: Annotated[int, typer.Option(help="GPUs that share one host link.")] = 1,
-    max_num_seqs: Annotated[int, typer.Option(help="Calls a replica runs at a time.")] = 256,
-    max_num_batched_tokens: Annotated[
-        int, typer.Option(help="Prompt tokens in one step of the engine.")
-    ] = 8192,
-    write_filter: Annotated[
-        WriteFilter,
-        typer.Option(help="Do not store calls that add more than kappa chunks of 1024 tokens."),
-    ] = WriteFilter.off,
-    kappa: Annotated[int, typer.Option(help="Chunks, for --write-filter.")] = 8,
-    series: Annotated[
-        bool, typer.Option("--series", help="Add samples over time to the JSON.")
-    ] = False,
     since: SinceOption = None,
     until: UntilOption = None,
     session: SessionOption = None,
     agent: AgentOption = None,
     logged_model: ModelFilterOption = None,
     output_format: Annotated[
-        ReplayFormat, typer.Option("--format", "-f", help="Form of the result.")
+        ReplayFormat,
+        typer.Option("--format", "-f", help="Form of the result; parquet needs -o."),
     ] = ReplayFormat.table,
     output: OutputOption = None,
     force: ForceOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Replay the sessions as N concurrent agents on a GPU with its tiers.
+    """Replay the sessions as N concurrent agents on a GPU, call by call.
+
+    Options come in this order: what to compare and find, the timeline, the engine with its host
+    tier, the deployment, which calls, the output.
 
     Examples:
       agentkv-trace replay trace.parquet --model qwen3-8b --gpu h100-sxm --agents 16
-      agentkv-trace replay trace.parquet -m qwen3-coder-30b --tp 8 -g h20 -g h800
-        --agents 1..64 --host-size 0,40GiB,160GiB --format parquet -o sweep.parquet
-      agentkv-trace replay trace.parquet -m qwen3-8b --gpu l40s --onset --best-cap
+      agentkv-trace replay trace.parquet -m qwen3-8b -g l40s --agents 1..64 --onset
+      agentkv-trace replay trace.parquet -m qwen3-8b -g rtx3090 --host-size 0,10,20,40GiB
+      agentkv-trace replay trace.parquet -m qwen3-8b --agents 64 --best-cap --order longest
       agentkv-trace replay trace.parquet -m qwen3-8b --dp 4 --routing longest-prefix
+      agentkv-trace replay trace.parquet -m qwen3-8b --timeline open-loop --rate 6 --series
     """
     from agentkv_trace.cli.options import call_filter, load
     from agentkv_trace.cli.output import emit, refuse_overwrite, replacing, say, terminal_width
+    from agentkv_trace.cli.progress import counted, say_if_compiling
     from agentkv_trace.errors import InputError
 
     refuse_overwrite(output, force=force)
     if output_format is ReplayFormat.parquet and output is None:
         raise InputError("--format parquet needs a file to write to: add -o FILE")
+    if agents is not None and timeline is not Kind.closed_loop:
+        raise InputError("--agents is for --timeline closed-loop; --max-agents caps the others")
     from agentkv_trace.profiles.load import find_gpu, find_model
-    from agentkv_trace.replay.setting import KV_DTYPES
     from agentkv_trace.replay.sweep import numbers, write_parquet
     from agentkv_trace.replay.timeline import Timeline
     from agentkv_trace.report import replay as render
+    from agentkv_trace.report import replay_data
     from agentkv_trace.report.replay_build import ReplayOptions, build_replay
     from agentkv_trace.tiers.capacity import Deployment
 
-    if kv_dtype not in KV_DTYPES:
-        raise InputError(f"--kv-dtype {kv_dtype}: use one of {', '.join(KV_DTYPES)}")
     profile = find_model(model)
     gpus = [find_gpu(name) for name in gpu or ["h100-sxm"]]
     deployment = Deployment(
@@ -213,7 +217,6 @@ def replay(
         kv_bytes_per_token=kv_bytes_per_token,
         gpu_kv_tokens=gpu_kv_tokens,
     )
-    deployment.check()
     options = ReplayOptions(
         deployment=deployment,
         timeline=Timeline(
@@ -221,13 +224,13 @@ def replay(
             rate=rate,
             sessions=sessions,
             order=order.value,
-            max_agents=active,
+            max_agents=max_agents,
             seed=seed,
             max_gap_s=max_gap,
             gap_median_s=gap_median,
         ),
         kv_dtype=kv_dtype,
-        agents=numbers(agents, "--agents") if timeline is Kind.closed_loop else (1,),
+        agents=numbers(agents or "8", "--agents") if timeline is Kind.closed_loop else (1,),
         host_bytes=_host_bytes(host_size, deployment.ranks),
         backend=backend,
         connector=connector,
@@ -237,6 +240,7 @@ def replay(
         cap=best_cap,
         series=series,
     )
+    options.check()
     rules = {
         "routing": routing.value,
         "max_num_seqs": max_num_seqs,
@@ -245,21 +249,23 @@ def replay(
         "kappa": kappa,
     }
     loaded = load(trace, call_filter(since, until, session, agent, logged_model))
-    total = len(gpus) * len(options.host_bytes) * len(options.agents)
-    with _runs_done(total, quiet=quiet) as advance:
+    say_if_compiling(quiet=quiet)
+    places = len(gpus) * len(options.host_bytes)
+    total = places * (len(options.agents) + onset + best_cap)
+    with counted("Replaying", quiet=quiet, total=total) as advance:
         result = build_replay(loaded, profile, gpus, options, rules, advance=advance)
     if output_format is ReplayFormat.parquet:
         assert output is not None
         with replacing(output) as temporary:
-            write_parquet(result.runs, temporary)
+            write_parquet(replay_data.flat(result), temporary)
         say(f"Wrote {output}", quiet=quiet)
         return
     if output_format is ReplayFormat.table:
         text = render.to_table(result, terminal_width())
     else:
         text = {
-            ReplayFormat.json: render.to_json,
-            ReplayFormat.csv: render.to_csv,
+            ReplayFormat.json: replay_data.to_json,
+            ReplayFormat.csv: replay_data.to_csv,
             ReplayFormat.markdown: render.to_markdown,
         }[output_format](result)
     emit(text, output, quiet=quiet)
@@ -292,29 +298,3 @@ def _host_bytes(text: str, ranks: int) -> tuple[int, ...]:
             raise wrong
         sizes.append(int(size.amount) * (ranks if each else 1))
     return tuple(dict.fromkeys(reversed(sizes)))
-
-
-@contextmanager
-def _runs_done(total: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Give a function to report replays done to; a bar on stderr shows them after a second."""
-    if quiet or total < 2 or not sys.stderr.isatty():
-        yield lambda done: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn as Left
-
-    columns = (TextColumn("Replaying"), BarColumn(), MofNCompleteColumn(), Left())
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task("", total=total)
-    begun = time.monotonic()
-
-    def advance(done: int) -> None:
-        bar.advance(task, done)
-        if not bar.live.is_started and time.monotonic() - begun > _DELAY_S:
-            bar.start()
-
-    try:
-        yield advance
-    finally:
-        bar.stop()

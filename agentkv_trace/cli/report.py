@@ -123,6 +123,7 @@ def report(
         speaks_utf8,
         terminal_width,
     )
+    from agentkv_trace.cli.progress import counted, say_if_compiling
     from agentkv_trace.profiles.load import find_gpu, find_model
 
     refuse_overwrite(output, force=force)
@@ -154,13 +155,16 @@ def report(
     profile = find_model(model)
     gpus = [find_gpu(name) for name in gpu or build.COMMON_GPUS]
     only = call_filter(since, until, session, agent, logged_model)
-    result = build.build_report(
-        TraceWorkload(load(trace, only), agents),
-        profile,
-        gpus,
-        options,
-        detailed=output_format is not ReportFormat.csv,
-    )
+    loaded = load(trace, only)
+    say_if_compiling(quiet=quiet)
+    with counted("Replaying", quiet=quiet) as advance:
+        result = build.build_report(
+            TraceWorkload(loaded, agents, advance=advance),
+            profile,
+            gpus,
+            options,
+            detailed=output_format in (ReportFormat.json, ReportFormat.html),
+        )
     if output_format is ReportFormat.table:
         text = terminal.render(
             result,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -37,8 +38,12 @@ def summary(*, quiet: bool = False) -> bool:
     if surveys:
         print("Next: agentkv-trace ingest -o trace.parquet")
     else:
-        known = ", ".join(source.title for source in SOURCES if not source.generic)
-        say(f"No agents' logs on this machine (looked for: {known}).", quiet=quiet)
+        known = ", ".join(source.title for source in SOURCES if source.paths.roots(os.environ))
+        say(
+            f"No agents' logs on this machine (looked for: {known}). "
+            "Next: agentkv-trace demo shows what there is to see",
+            quiet=quiet,
+        )
     return bool(surveys)
 
 

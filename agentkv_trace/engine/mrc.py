@@ -141,9 +141,7 @@ def curves_of_groups(trace: Trace, runs: Runs, column: str) -> dict[str, MissRat
     """
     from agentkv_trace.engine.groups import curves_by
 
-    codes, names = trace.codes(column)
-    if (codes < 0).any():
-        codes, names = np.where(codes < 0, len(names), codes), [*names, "none"]
+    codes, names = group_codes(trace, column)
     curves = curves_by(
         runs,
         codes,
@@ -153,6 +151,14 @@ def curves_of_groups(trace: Trace, runs: Runs, column: str) -> dict[str, MissRat
         new_chunks=_new_chunks(trace),
     )
     return {name: curve for name, curve in zip(names, curves, strict=False) if curve.calls}
+
+
+def group_codes(trace: Trace, column: str) -> tuple[NDArray[np.integer], list[str]]:
+    """Return the group of each call, int[calls], and the names of groups; null is "none"."""
+    codes, names = trace.codes(column)
+    if (codes < 0).any():
+        return np.where(codes < 0, len(names), codes), [*names, "none"]
+    return codes, names
 
 
 def trace_next_call_reuse(trace: Trace) -> float | None:

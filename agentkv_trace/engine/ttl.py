@@ -4,6 +4,10 @@ A chunk hits where it was touched no longer than the time to live ago; each touc
 starts its time anew. The runs of the path engine tell who touched each chunk last. A call
 touches its whole path, so the deeper a chunk, the longer ago its last touch: hits of a call are
 a prefix, as in the LRU stack.
+
+With sequential timing a call touches its path at its start. With overlap it touches its prompt
+there and its path at its end, which takes over all that it holds: what a call touched last was
+touched at its end if the call had ended, else at its start.
 """
 
 from __future__ import annotations
@@ -27,15 +31,23 @@ Int64 = NDArray[np.int64]
 MINUTE_US = 60_000_000
 
 
-def ttl_hits(runs: Runs, t_start_us: ArrayLike, lifetimes_us: ArrayLike) -> Int64:
+def ttl_hits(
+    runs: Runs,
+    t_start_us: ArrayLike,
+    lifetimes_us: ArrayLike,
+    *,
+    t_end_us: ArrayLike | None = None,
+) -> Int64:
     """Return how many leading prompt chunks of each call hit, int64[lifetimes, calls].
 
-    `runs` are those of `path_runs` with sequential timing, `t_start_us` the calls' starts in
-    the order of the trace, int64[calls], `lifetimes_us` the times to live in microseconds. A
-    chunk that was touched exactly its lifetime ago still hits.
+    `runs` are those of `path_runs`, `t_start_us` the calls' starts in the order of the trace,
+    int64[calls], `lifetimes_us` the times to live in microseconds. Runs made with overlap need
+    the calls' ends too, int64[calls]; sequential ones must not have them. A chunk that was
+    touched exactly its lifetime ago still hits.
 
     Raises:
-        InputError: Starts descend or do not fit the runs, or a lifetime is negative.
+        InputError: Times descend, end before they start or do not fit the runs, or a lifetime
+            is negative.
     """
     starts = np.ascontiguousarray(t_start_us, np.int64)
     lifetimes = np.ascontiguousarray(lifetimes_us, np.int64)
@@ -47,7 +59,14 @@ def ttl_hits(runs: Runs, t_start_us: ArrayLike, lifetimes_us: ArrayLike) -> Int6
         raise InputError("t_start_us must ascend: calls are looked up in the order of their starts")
     if lifetimes.size and lifetimes.min() < 0:
         raise InputError(f"a time to live is {lifetimes.min()} us: give 0 or more")
-    ages = starts[runs.call] - starts[runs.owner]
+    touched = starts[runs.owner]
+    if t_end_us is not None:
+        ends_us = np.ascontiguousarray(t_end_us, np.int64)
+        if ends_us.shape != starts.shape or (ends_us < starts).any():
+            raise InputError("t_end_us must be one end per call, none before its start")
+        last = ends_us[runs.owner]
+        touched = np.where(last <= starts[runs.call], last, touched)
+    ages = starts[runs.call] - touched
     ends = (runs.depth + runs.length).astype(np.int64)
     hits = np.zeros((lifetimes.size, starts.size), np.int64)
     for row, lifetime in zip(hits, lifetimes.tolist(), strict=True):

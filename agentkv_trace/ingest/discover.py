@@ -33,7 +33,8 @@ class Found:
     unusable: list[str] = field(default_factory=list)
     """What was named and cannot be used, with the reason."""
     unknown: list[str] = field(default_factory=list)
-    """Files inside named folders that are no logs we know, with what they begin with."""
+    """Files inside named folders that were left out: logs that we do not know, with what they
+    begin with, and logs beside agents' own that hold the same calls."""
     seen: set[Path] = field(default_factory=set)
 
     def paths(self) -> list[Path]:
@@ -133,6 +134,10 @@ def _add_leftover(found: Found, folder: Path, *, generic: bool) -> bool:
         elif generic or not source.generic:
             any_found = True
             _add(found, found.logs, source, [path])
+        else:
+            found.unknown.append(
+                f"{path}: {source.title} beside agents' own; name {source.name}:{path} to read it"
+            )
     return any_found
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MAX_AGENTS = 64
 LEAST_AGENTS = 8
-_MORE_CALLS = 4
+_MORE_CALLS = 3
 FACTOR = 2.0
 """Computed prefill over compulsory prefill from which tiers are said to thrash."""
 
@@ -74,7 +74,7 @@ class Loads:
 
     `timeline` gives what is kept of it: gaps, order, seed, number of sessions (copies where the
     trace has fewer than `max_agents`). With `max_calls`, only the first sessions of the trace that
-    have about so many calls; where `max_agents` sessions have over four times as many, fewer
+    have about so many calls; where `max_agents` sessions have over three times as many, fewer
     agents are tried, `least_agents` at least. `notes`: what was assumed.
     Raises InputError for numbers that cannot be meant and for an empty trace.
     """

@@ -131,10 +131,11 @@ class Setting:
             ("--dp", self.replicas),
             ("--max-num-seqs", self.max_num_seqs),
             ("--max-num-batched-tokens", self.step_tokens),
-            ("--kappa", self.kappa + 1),
         ):
             if number < 1:
                 raise InputError(f"{option} {number}: must be at least 1")
+        if self.kappa < 0:
+            raise InputError(f"--kappa {self.kappa}: must be 0 or more")
         if self.pool_tokens is not None and self.pool_tokens < 1:
             raise InputError(f"a GPU pool of {self.pool_tokens} tokens: give 1 or more")
         if self.host_chunks < 0:

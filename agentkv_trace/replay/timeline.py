@@ -66,6 +66,8 @@ class Timeline:
             raise InputError("--timeline open-loop needs --rate, sessions a minute above 0")
         if not self.max_gap_s >= 0:
             raise InputError(f"--max-gap {self.max_gap_s:g}: must be 0 seconds or more")
+        if self.seed < 0:
+            raise InputError(f"--seed {self.seed}: must be 0 or more")
         if not self.gap_median_s > 0:
             raise InputError(f"--gap-median {self.gap_median_s:g}: must be above 0 seconds")
 

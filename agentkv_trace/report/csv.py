@@ -7,7 +7,7 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agentkv_trace.report.model import HostSize, Report
+    from agentkv_trace.report.model import GpuFinding, HostSize, Report
 
 _COLUMNS = (
     "gpu",
@@ -28,6 +28,8 @@ _COLUMNS = (
     "saved_s_most",
     "verdict",
     "recommended",
+    "onset_agents",
+    "onset_max_agents",
 )
 
 
@@ -45,7 +47,8 @@ def render(report: Report) -> str:
         if finding.verdict in ("neutral", "costs"):
             bought = 0
         for size in (finding.alone, *finding.host_sizes):
-            writer.writerow([*head, *_cells(size), _flag(size.total_bytes == bought)])
+            flag = _flag(size.total_bytes == bought)
+            writer.writerow([*head, *_cells(size), flag, *_onset(size, finding)])
     return out.getvalue()
 
 
@@ -64,6 +67,14 @@ def _cells(size: HostSize) -> list[object]:
         *(size.saved_s or (None, None, None)),
         size.verdict,
     ]
+
+
+def _onset(size: HostSize, finding: GpuFinding) -> tuple[int | None, int | None]:
+    """Return from how many agents the size thrashes, and up to how many were replayed."""
+    for onset in finding.onsets:
+        if onset.host_bytes == size.total_bytes:
+            return onset.agents, onset.max_agents
+    return None, None
 
 
 def _flag(value: bool) -> str:

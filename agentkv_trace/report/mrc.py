@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from agentkv_trace.report import ttl
 from agentkv_trace.report.plot import plot
 from agentkv_trace.report.units import format_bytes, format_tokens
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agentkv_trace.engine.curve import MissRatioCurve
+    from agentkv_trace.report.ttl import TtlHits
     from agentkv_trace.tiers.hit_curve import ReplayedCurve
 
     Curve: TypeAlias = MissRatioCurve | ReplayedCurve
@@ -43,7 +45,7 @@ class MrcResult:
     """A curve and the capacities (in chunks) at which it is shown.
 
     `groups` are the curves of groups of calls inside the same cache, by the values of column
-    `by`.
+    `by`; `ttl` and `ttl_groups` are their hits in a cache that forgets by time.
     """
 
     curve: Curve
@@ -53,6 +55,8 @@ class MrcResult:
     bytes_per_token: int | None = None
     by: str | None = None
     groups: dict[str, MissRatioCurve] = field(default_factory=dict)
+    ttl: TtlHits | None = None
+    ttl_groups: dict[str, TtlHits] = field(default_factory=dict)
 
     def points(self, curve: Curve | None = None) -> list[dict[str, Any]]:
         """Return the points of the JSON contract, of the whole or of one group."""
@@ -78,7 +82,12 @@ def to_dict(result: MrcResult) -> dict[str, Any]:
     """Return the JSON contract of `mrc` as a dict."""
     curve, reuse = result.curve, result.next_call_reuse
     groups = [
-        {"name": name, **_counts(group), "points": result.points(group)}
+        {
+            "name": name,
+            **_counts(group),
+            "points": result.points(group),
+            **_ttl(result.ttl_groups.get(name)),
+        }
         for name, group in result.groups.items()
     ]
     return {
@@ -91,7 +100,12 @@ def to_dict(result: MrcResult) -> dict[str, Any]:
         "next_call_reuse": None if reuse is None else round(reuse, 9),
         "sampling": curve.sampling,
         **({"by": result.by, "groups": groups} if result.by else {}),
+        **_ttl(result.ttl),
     }
+
+
+def _ttl(hits: TtlHits | None) -> dict[str, Any]:
+    return {} if hits is None else {"ttl": hits.to_dict()}
 
 
 def _counts(curve: Curve) -> dict[str, int]:
@@ -110,13 +124,16 @@ def to_json(result: MrcResult) -> str:
 
 
 def to_csv(result: MrcResult) -> str:
-    """Return the points, one line each; with groups, a line per group and point."""
-    rows = result.points()
+    """Return the points, one line each; with groups, a line per group and point.
+
+    Times to live are lines too, with a column of their own and no capacity.
+    """
+    rows = [*result.points(), *_csv_rows(result.ttl)]
     if result.by:
         rows = [
             {result.by: name, **point}
             for name, group in result.groups.items()
-            for point in result.points(group)
+            for point in [*result.points(group), *_csv_rows(result.ttl_groups.get(name))]
         ]
     text = io.StringIO()
     columns = [
@@ -126,11 +143,16 @@ def to_csv(result: MrcResult) -> str:
         "capacity_bytes",
         "miss_ratio",
         "prefix_hit_ratio",
+        *(["ttl_seconds"] if result.ttl else []),
     ]
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
+
+
+def _csv_rows(hits: TtlHits | None) -> list[dict[str, Any]]:
+    return [] if hits is None else ttl.csv_rows(hits)
 
 
 def to_markdown(result: MrcResult) -> str:
@@ -139,7 +161,7 @@ def to_markdown(result: MrcResult) -> str:
     for head, rows in _tables(result):
         lines = [head, ["---:"] * len(head), *rows]
         parts.append("\n".join("| " + " | ".join(map(_escaped, line)) + " |" for line in lines))
-    return "\n\n".join([*parts, "  \n".join(_LEGEND)]) + "\n"
+    return "\n\n".join([*parts, "  \n".join(_legend(result))]) + "\n"
 
 
 def _escaped(cell: str) -> str:
@@ -155,7 +177,11 @@ def to_table(result: MrcResult, width: int = 80) -> str:
             widths[0] = max(8, min(widths[0], width - sum(widths[1:]) - 2 * len(widths[1:])))
         lines = [_line(line, widths) for line in [head, *rows]]
         parts.append("\n".join(lines))
-    return "\n\n".join([*parts, "\n".join(_LEGEND)]) + "\n"
+    return "\n\n".join([*parts, "\n".join(_legend(result))]) + "\n"
+
+
+def _legend(result: MrcResult) -> tuple[str, ...]:
+    return _LEGEND if result.ttl is None else (*_LEGEND, *ttl.legend(result.ttl))
 
 
 def _shown(name: str) -> str:
@@ -229,6 +255,12 @@ def _tables(result: MrcResult) -> list[tuple[list[str], list[list[str]]]]:
             group_rows.append([f"({more:,} more in csv, json)", *[""] * (len(group_rows[0]) - 1)])
         hits = [f"hits at {each}" for each in tokens]
         tables.append(([result.by, "calls", "prompts", *hits, "best"], group_rows))
+    if result.ttl is not None:
+        tables.append(ttl.table(result.ttl))
+    if result.by and result.ttl_groups:
+        largest = sorted(result.ttl_groups.items(), key=lambda group: -group[1].calls)
+        named = {_shown(name): hits for name, hits in largest[:MOST_GROUPS]}
+        tables.append(ttl.group_table(result.by, named))
     return tables
 
 
@@ -254,6 +286,8 @@ def _facts(result: MrcResult) -> list[str]:
         lines.append(
             f"reused by the session's next call: {result.next_call_reuse:.1%} of new chunks"
         )
+    if result.ttl is not None:
+        lines += ttl.facts(result.ttl)
     if result.model is not None:
         lines.append(f"bytes: {result.model}, {result.bytes_per_token:,.0f} B of KV per token")
     return lines

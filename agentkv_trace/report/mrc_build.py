@@ -15,6 +15,12 @@ from agentkv_trace.engine.mrc import (
 )
 from agentkv_trace.errors import InputError
 from agentkv_trace.report.mrc import MrcResult
+from agentkv_trace.report.ttl_build import (
+    HOSTED_US,
+    build_ttl,
+    parse_lifetimes,
+    tells_of_hosted_cache,
+)
 
 if TYPE_CHECKING:
     from agentkv_trace.engine.chunk_stack import Order
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
     from agentkv_trace.engine.mrc import Engine
     from agentkv_trace.engine.path_stack import Timing
     from agentkv_trace.report.mrc import Curve
+    from agentkv_trace.report.ttl import TtlHits
     from agentkv_trace.trace.store import Trace
 
 
@@ -37,6 +44,7 @@ class MrcOptions:
     samples: int | None = None
     seed: int = 0
     by: str | None = None
+    ttl: str | None = None
 
     def check(self) -> None:
         """Raise InputError for options that do not go together."""
@@ -45,11 +53,18 @@ class MrcOptions:
             raise InputError("--rate and --samples go with --engine shards, and it needs one")
         if self.rate is not None and self.samples is not None:
             raise InputError("--rate and --samples: give one of them")
-        plain = (self.engine, self.order) == ("path", "tail-first")
-        if self.backend is not None and not (plain and self.timing == "sequential"):
+        plain = (self.engine, self.order, self.timing) == ("path", "tail-first", "sequential")
+        if self.backend is not None and not plain:
             raise InputError("--backend: has an order and timing of its own")
-        if self.by is not None and not (plain and self.backend is None):
+        if self.by is not None and not self.by_path:
             raise InputError("--by: only --engine path splits its curve")
+        if self.ttl is not None and not self.by_path:
+            raise InputError("--ttl: goes with --engine path only")
+
+    @property
+    def by_path(self) -> bool:
+        """Whether the curve is that of the path engine's runs."""
+        return (self.engine, self.order, self.backend) == ("path", "tail-first", None)
 
 
 def build_mrc(
@@ -60,13 +75,18 @@ def build_mrc(
     limit: int = 200,
     model: str | None = None,
     bytes_per_token: int | None = None,
+    hosted: bool = False,
 ) -> MrcResult:
     """Return the curve that the options ask for, at `capacities` (chunks), or at `limit` points.
 
-    Raises InputError for options that do not go together.
+    `hosted` adds usual times to live where none is asked for and the trace tells of a provider's
+    cache. Raises InputError for options that do not go together.
     """
     options.check()
+    lifetimes = parse_lifetimes(options.ttl) if options.ttl is not None else ()
     groups: dict[str, MissRatioCurve] = {}
+    ttl: TtlHits | None = None
+    ttl_groups: dict[str, TtlHits] = {}
     curve: Curve
     if options.engine == "shards":
         curve = sampled_curve(trace, rate=options.rate, samples=options.samples, seed=options.seed)
@@ -74,13 +94,20 @@ def build_mrc(
         from agentkv_trace.tiers.hit_curve import backend_curve
 
         curve = backend_curve(trace, options.backend, capacities)
-    elif options.by is not None:
+    elif options.by_path:
         runs = trace_runs(trace, options.timing)
         curve = curve_of_runs(trace, runs)
-        groups = curves_of_groups(trace, runs, options.by)
+        if options.by is not None:
+            groups = curves_of_groups(trace, runs, options.by)
+        if lifetimes:
+            ttl, ttl_groups = build_ttl(trace, runs, options.timing, lifetimes, options.by)
+        elif hosted and tells_of_hosted_cache(trace):
+            ttl, _ = build_ttl(trace, runs, options.timing, HOSTED_US)
     else:
         engine: Engine = "chunk" if options.engine == "chunk" else "path"
         curve = miss_ratio_curve(trace, engine=engine, order=options.order, timing=options.timing)
     shown = capacities or tuple(int(point) for point in curve.points(limit))
     reuse = trace_next_call_reuse(trace)
-    return MrcResult(curve, shown, reuse, model, bytes_per_token, options.by, groups)
+    return MrcResult(
+        curve, shown, reuse, model, bytes_per_token, options.by, groups, ttl, ttl_groups
+    )

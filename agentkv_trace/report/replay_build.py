@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentkv_trace.errors import InputError
 from agentkv_trace.replay.onset import MAX_AGENTS, Loads, best_cap, thrash_onset
-from agentkv_trace.replay.setting import MEMORY_SHARE, STEP_S, quantised, setting_for
+from agentkv_trace.replay.setting import KV_DTYPES, quantised, setting_for
 from agentkv_trace.replay.sweep import Run, rows, sweep
 from agentkv_trace.report.replay_model import ReplayCap, ReplayFacts, ReplayOnset, ReplayReport
+from agentkv_trace.report.replay_words import assumptions, rejections
 from agentkv_trace.tiers.capacity import Deployment, DoesNotFitError
 
 if TYPE_CHECKING:
@@ -20,13 +23,21 @@ if TYPE_CHECKING:
     from agentkv_trace.replay.timeline import Timeline
     from agentkv_trace.trace.store import Trace
 
+    Place = tuple[Gpu, int, Setting]
+
+MOST_SESSIONS = 100_000
+"""More copies of sessions than anybody replays."""
+
+_T = TypeVar("_T")
+_SHOWN = (1, 4, 16)
+"""Numbers of agents replayed for the curve of an onset, whatever it is."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
     """What `replay` is asked for. host_bytes: sizes over all ranks; agents: numbers to replay.
 
-    rules: fields of `Setting` (routing, max_num_seqs, write_filter, ...). kv_dtype may be of 4 or 2
-    bits, which `Deployment` does not know.
+    kv_dtype may be of 4 or 2 bits, which `Deployment` does not know.
     """
 
     deployment: Deployment
@@ -40,8 +51,33 @@ class ReplayOptions:
     gpus_per_link: int = 1
     onset: bool = False
     cap: bool = False
-    max_agents: int = MAX_AGENTS
     series: bool = False
+
+    def check(self) -> None:
+        """Raise InputError for values that cannot be meant, or not together."""
+        if self.kv_dtype not in KV_DTYPES:
+            raise InputError(f"--kv-dtype {self.kv_dtype}: use one of {', '.join(KV_DTYPES)}")
+        if self.gpus_per_link < 1:
+            raise InputError(f"--gpus-per-link {self.gpus_per_link}: must be at least 1")
+        if self.host_chunk_tokens is not None and self.host_chunk_tokens < 1:
+            raise InputError(f"--host-chunk-tokens {self.host_chunk_tokens}: must be at least 1")
+        timeline = self.timeline
+        for option, number in (
+            ("--agents", max(self.agents)),
+            ("--sessions", timeline.sessions or 0),
+        ):
+            if number > MOST_SESSIONS:
+                raise InputError(f"{option} {number}: must be at most {MOST_SESSIONS}")
+        if timeline.rate is not None and timeline.kind != "open-loop":
+            raise InputError("--rate is for --timeline open-loop")
+        if timeline.kind == "recorded" and timeline.sessions is not None:
+            raise InputError(
+                "--sessions: --timeline recorded runs the sessions of the log; drop it"
+            )
+        if timeline.kind == "recorded" and timeline.order != "trace":
+            raise InputError(f"--order {timeline.order}: --timeline recorded keeps the log's order")
+        self.deployment.check()
+        timeline.check()
 
 
 def build_replay(
@@ -55,107 +91,152 @@ def build_replay(
 ) -> ReplayReport:
     """Replay a trace on every GPU, host size and number of agents.
 
-    `advance` hears of each replay. A GPU that the model does not fit is left out with a note, or
-    raises InputError where it is the only one.
+    rules: fields of `Setting` (routing, max_num_seqs, write_filter, ...). Closed-loop, all numbers
+    of agents run the same sessions. `advance` hears of each replay. A GPU that the model does not
+    fit is left out with a note, or raises InputError where it is the only one.
     """
-    runs: list[Run] = []
-    notes: list[str] = []
-    places: list[tuple[Gpu, int, Setting]] = []
-    for gpu in gpus:
-        try:
-            found = [(gpu, size, _setting(trace, model, gpu, size, options, rules))
-                     for size in options.host_bytes]  # fmt: skip
-        except DoesNotFitError as error:
-            if len(gpus) == 1:
-                raise
-            notes.append(f"{gpu.name} left out: {error}")
-            continue
-        places += found
-    for gpu, size, setting in places:
-        for agents in options.agents:
-            timeline = options.timeline
-            if timeline.kind == "closed-loop":
-                timeline = replace(timeline, agents=agents)
-            labels = {
-                "gpu": gpu.id,
-                "agents": agents if timeline.kind == "closed-loop" else None,
-                "host_bytes": size,
-                "backend": setting.backend.id,
-                "replicas": setting.replicas,
-                "pool_tokens": setting.pool_tokens,
-                "host_tokens": setting.host_chunks * setting.host_chunk_tokens,
-            }
-            runs.append(Run(labels, timeline, setting))
-    if not runs:
-        raise InputError(f"{model.name} fits none of these GPUs; raise --tp")
+    options.check()
+    gpus = tuple({gpu.id: gpu for gpu in gpus}.values())
+    facts = _facts(trace)
+    options = _comparable(options, facts.families)
+    places, notes = _places(trace, model, gpus, options, rules)
+    runs = [_run(place, agents, options) for place in places for agents in options.agents]
     results = sweep(trace, runs, advance=advance)
-    for result in results:
-        notes += [note for note in result.notes if note not in notes]
+    table = rows(runs, results)
+    for row, result in zip(table, results, strict=True):
+        row["sessions"] = int(result.session.max(initial=-1)) + 1
+    notes += list(dict.fromkeys(note for result in results for note in result.notes))
+    notes += rejections(gpus, table)
     series: tuple[dict[str, list[float]], ...] = ()
     if options.series:
         series = tuple(
             {name: column.tolist() for name, column in result.over_time().items()}
             for result in results
         )
-    sessions = results[0].session
-    loads = Loads(trace, options.timeline, max_agents=options.max_agents)
+    onsets: tuple[ReplayOnset, ...] = ()
+    if options.onset:
+        loads = Loads(trace, options.timeline, max_agents=max(MAX_AGENTS, *options.agents))
+        for _, _, setting in places:
+            loads.prepare(setting)
+        onsets = _each(places, lambda place: _onset(loads, place), advance)
+        notes += [f"onset: {note}" for note in loads.notes if note not in notes]
+    caps: tuple[ReplayCap, ...] = ()
+    if options.cap:
+        caps = _each(places, lambda place: _cap(trace, place, options), advance)
     return ReplayReport(
-        trace=ReplayFacts(
-            calls=len(trace),
-            sessions=len(trace.codes("session")[1]),
-            families=_families(trace),
-            prompt_tokens=int(trace.array("prompt_tokens").sum(dtype="int64")),
-            chunk_tokens=trace.meta.chunk_tokens,
-        ),
+        trace=facts,
         model=model.name,
+        gpus={gpu.id: gpu.name for gpu, _, _ in places},
         options=_told(options, rules, runs[0].setting),
-        timeline=_timeline(options.timeline, int(sessions.max()) + 1 if len(sessions) else 0),
-        runs=tuple(rows(runs, results)),
+        timeline={k: v for k, v in asdict(options.timeline).items() if k != "agents"},
+        runs=tuple(table),
         series=series,
-        onsets=tuple(_onset(loads, place) for place in places) if options.onset else (),
-        caps=tuple(_cap(trace, place, options) for place in places) if options.cap else (),
+        onsets=onsets,
+        caps=caps,
         notes=tuple(notes),
-        assumptions=_assumptions(options),
+        assumptions=assumptions(options.timeline),
     )
 
 
-def _setting(
+def _comparable(options: ReplayOptions, families: int) -> ReplayOptions:
+    """Return the options with one number of sessions for all numbers of agents."""
+    timeline = options.timeline
+    if timeline.kind != "closed-loop" or timeline.sessions is not None:
+        return options
+    most = max(families, *options.agents)
+    return replace(options, timeline=replace(timeline, sessions=most))
+
+
+def _places(
     trace: Trace,
     model: Model,
-    gpu: Gpu,
-    host_bytes: int,
+    gpus: Sequence[Gpu],
     options: ReplayOptions,
     rules: dict[str, Any],
-) -> Setting:
-    return setting_for(
-        model,
-        gpu,
-        quantised(model, options.deployment, options.kv_dtype),
-        backend=options.backend,
-        connector=options.connector,
-        host_bytes=host_bytes,
-        host_chunk_tokens=options.host_chunk_tokens,
-        chunk_tokens=trace.meta.chunk_tokens,
-        gpus_per_link=options.gpus_per_link,
-        **rules,
-    )
+) -> tuple[list[Place], list[str]]:
+    """Return every GPU with every host size, and which GPUs are left out."""
+    deployment = quantised(model, options.deployment, options.kv_dtype)
+    places: list[Place] = []
+    notes = []
+    for gpu in gpus:
+        try:
+            places += [
+                (
+                    gpu,
+                    size,
+                    setting_for(
+                        model,
+                        gpu,
+                        deployment,
+                        backend=options.backend,
+                        connector=options.connector,
+                        host_bytes=size,
+                        host_chunk_tokens=options.host_chunk_tokens,
+                        chunk_tokens=trace.meta.chunk_tokens,
+                        gpus_per_link=options.gpus_per_link,
+                        **rules,
+                    ),
+                )
+                for size in options.host_bytes
+            ]
+        except DoesNotFitError as error:
+            if len(gpus) == 1:
+                raise
+            notes.append(f"{gpu.name} left out: {error}")
+    if not places:
+        raise InputError(f"{model.name} fits none of these GPUs; raise --tp")
+    return places, notes
 
 
-def _onset(loads: Loads, place: tuple[Gpu, int, Setting]) -> ReplayOnset:
+def _run(place: Place, agents: int, options: ReplayOptions) -> Run:
     gpu, size, setting = place
-    found = thrash_onset(loads, setting)
+    closed = options.timeline.kind == "closed-loop"
+    labels = {
+        "gpu": gpu.id,
+        "agents": agents if closed else None,
+        "host_bytes": size,
+        "backend": setting.backend.id,
+        "replicas": setting.replicas,
+        "pool_tokens": setting.pool_tokens,
+        "host_tokens": setting.host_chunks * setting.host_chunk_tokens,
+    }
+    timeline = replace(options.timeline, agents=agents) if closed else options.timeline
+    return Run(labels, timeline, setting)
+
+
+def _each(
+    places: Sequence[Place], found: Callable[[Place], _T], advance: Callable[[int], object]
+) -> tuple[_T, ...]:
+    """Return what is found at each place, as many at a time as there are cores."""
+
+    def one(place: Place) -> _T:
+        result = found(place)
+        advance(1)
+        return result
+
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        return tuple(pool.map(one, places))
+
+
+def _onset(loads: Loads, place: Place) -> ReplayOnset:
+    gpu, size, setting = place
+    found = thrash_onset(loads, setting, also=_SHOWN)
     return ReplayOnset(
         gpu=gpu.id,
         host_bytes=size,
         agents=found.agents,
         max_agents=found.max_agents,
+        factor=found.factor,
+        calls=found.calls,
+        rejected_calls=found.rejected,
         computed_tokens=found.computed_tokens,
         compulsory_tokens=found.compulsory_tokens,
+        points=found.points,
         words=found.in_words(),
     )
 
 
-def _cap(trace: Trace, place: tuple[Gpu, int, Setting], options: ReplayOptions) -> ReplayCap:
+def _cap(trace: Trace, place: Place, options: ReplayOptions) -> ReplayCap:
     gpu, size, setting = place
     timeline = options.timeline
     if timeline.kind == "closed-loop":
@@ -184,26 +265,15 @@ def _told(options: ReplayOptions, rules: dict[str, Any], setting: Setting) -> di
     }
 
 
-def _timeline(timeline: Timeline, sessions: int) -> dict[str, Any]:
-    return {k: v for k, v in asdict(timeline).items() if k != "agents"} | {
-        "replayed_sessions": sessions
-    }
-
-
-def _families(trace: Trace) -> int:
+def _facts(trace: Trace) -> ReplayFacts:
     from agentkv_trace.replay.sessions import sessions_of
 
-    return sessions_of(trace).families
-
-
-def _assumptions(options: ReplayOptions) -> tuple[str, ...]:
-    lines = [
-        "Prefill runs at the profile's middle share of peak, attention growing with the position; "
-        f"decoding reads weights and KV at {MEMORY_SHARE:.0%} of the memory bandwidth, and each "
-        f"step costs {1000 * STEP_S:g} ms beside.",
-        "A prompt's chunks can be hit as soon as the engine takes it up; outputs take their room "
-        "when their call ends, which is when another may be preempted.",
-    ]
-    if options.timeline.kind == "closed-loop":
-        lines.append("The gap from a call's end to the session's next call is kept as tool time.")
-    return tuple(lines)
+    if not len(trace):
+        raise InputError("the trace has no calls to replay")
+    return ReplayFacts(
+        calls=len(trace),
+        sessions=len(trace.codes("session")[1]),
+        families=sessions_of(trace).families,
+        prompt_tokens=int(trace.array("prompt_tokens").sum(dtype="int64")),
+        chunk_tokens=trace.meta.chunk_tokens,
+    )

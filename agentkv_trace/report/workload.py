@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from agentkv_trace.report.model import TraceFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from agentkv_trace.advise.sizing import Curve
     from agentkv_trace.replay.onset import Loads, Onset
@@ -82,14 +82,21 @@ class TraceWorkload:
     """A trace with its curve; replays run when they are asked for.
 
     With `agents`, calls come in the order in which so many agents would make them, closed-loop
-    (`replay.order`).
+    (`replay.order`). `advance` hears of each size and onset that was replayed.
     """
 
-    def __init__(self, trace: Trace, agents: int | None = None) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        agents: int | None = None,
+        *,
+        advance: Callable[[int], object] = lambda done: None,
+    ) -> None:
         from agentkv_trace.engine.mrc import curve_of_runs, trace_next_call_reuse, trace_runs
         from agentkv_trace.tiers.trace_tiers import TraceTiers
 
         self._logged = trace
+        self._advance = advance
         self._agents = agents or 1
         self._loads: Loads | None = None
         self.notes: tuple[str, ...] = ()
@@ -117,13 +124,15 @@ class TraceWorkload:
 
     def use(self, backend: Backend, pool_tokens: int, host_chunks: Sequence[int]) -> list[TierUse]:
         """Return what calls get at each size of host tier."""
-        return self._tiers.use(backend, pool_tokens, host_chunks)
+        found = self._tiers.use(backend, pool_tokens, host_chunks)
+        self._advance(len(found))
+        return found
 
     def onsets(self, settings: Sequence[Setting]) -> Sequence[Onset | None]:
         """Return from how many agents on deployments thrash, replayed side by side.
 
         Replays the first sessions of the log, as many as have `ONSET_CALLS` calls, as up to
-        `MAX_AGENTS` agents or the number the workload has. None for an empty trace.
+        `MAX_AGENTS` agents or the number the workload has. None for an empty trace or pool.
         """
         from agentkv_trace.replay.onset import LEAST_AGENTS, MAX_AGENTS, Loads, thrash_onset
 
@@ -137,13 +146,20 @@ class TraceWorkload:
                 least_agents=max(LEAST_AGENTS, self._agents),
             )
         loads = self._loads
-        different = list(dict.fromkeys(settings))
+
+        def one(setting: Setting) -> Onset:
+            found = thrash_onset(loads, setting, also=_SHOWN)
+            self._advance(1)
+            return found
+
+        # A pool without room for a chunk serves nobody.
+        chunk = self._logged.meta.chunk_tokens
+        different = [one for one in dict.fromkeys(settings) if (one.pool_tokens or chunk) > chunk]
         for setting in different:
             loads.prepare(setting)
         with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-            found = pool.map(lambda one: thrash_onset(loads, one, also=_SHOWN), different)
-            by_setting = dict(zip(different, found, strict=True))
-        return [by_setting[setting] for setting in settings]
+            by_setting = dict(zip(different, pool.map(one, different), strict=True))
+        return [by_setting.get(setting) for setting in settings]
 
     @property
     def onset_notes(self) -> tuple[str, ...]:

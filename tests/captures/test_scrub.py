@@ -17,11 +17,21 @@ from scrubbing import Logs, assert_same_trace, kept_words, trace_of, words, word
 if TYPE_CHECKING:
     from pathlib import Path
 
-SAMPLES = [f"{name}:{REPO / 'sample_traces' / name}" for name in ("codex", "opencode", "openhands")]
-GROUPS = ("codex", "codex-versions", "opencode", "opencode-versions", "openhands")
+AGENTS = ("codex", "opencode", "openhands", "claude")
+SAMPLES = [f"{name}:{REPO / 'sample_traces' / name}" for name in AGENTS]
+GROUPS = {
+    "codex": "codex",
+    "codex-versions": "codex",
+    "opencode": "opencode",
+    "opencode-versions": "opencode",
+    "openhands": "openhands",
+    "mini-swe": "mini-swe",
+    "claude": "claude",
+}
+"""Folders of captures, and whose logs are in them."""
 CAPTURES = [
-    f"{group.split('-')[0]}:{wire.parent}"
-    for group in GROUPS
+    f"{source}:{wire.parent}"
+    for group, source in GROUPS.items()
     for wire in sorted((SHARED / "captures" / group).glob("*/wire.jsonl.gz"))
 ]
 WIRES = [
@@ -76,7 +86,7 @@ def test_nor_in_the_names_of_files(logs: Logs, tmp_path: Path) -> None:
         b"sessions", b"rollout", b"jsonl", b"trace", b"manifest", b"json", b"payloads",
         b"opencode", b"storage", b"session", b"message", b"part", b"events", b"event",
         b"base", b"state", b"subagents", b"completions", b"conversations", b"model", b"lab",
-        b"openai", b"tide", b"wire",
+        b"openai", b"tide", b"wire", b"traj", b"meta",
     }  # fmt: skip
     for path, copy in logs.copies.items():
         # Models and numbers stay in the names of completions.

@@ -36,3 +36,4 @@ def test_nothing_is_said_to_be_nothing(home: Path, capsys: pytest.CaptureFixture
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith("No agents' logs on this machine (looked for: Codex CLI, ")
+    assert "Next: agentkv-trace demo" in said.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from agentkv_trace.replay.timeline import Timeline
 from agentkv_trace.replay.tracks import tracks_of
 from agentkv_trace.tiers.backends import BACKENDS, find_backend
 from agentkv_trace.tiers.trace_tiers import TraceTiers
-from naive import ReplayTwin, chunks_of, link
+from naive import ReplayTwin, brought_before, chunks_of, closed_loop_starts, link
 from replays import CHUNK, STEPS, every_backend, pool, trace_of, trace_of_columns
 from strategies import Calls, calls
 
@@ -109,8 +110,6 @@ def test_the_engine_and_its_pool_step_by_step(made: Calls, room: int, step: int,
         ("t_end_us", starts * 1_000_000),
         ("output_tokens", np.array(outputs, np.int32)),
     ):
-        import pyarrow as pa
-
         at = trace.table.schema.get_field_index(name)
         field = trace.table.schema.field(at)
         trace = replace(trace, table=trace.table.set_column(at, field, pa.array(values)))
@@ -221,3 +220,112 @@ def test_every_prompt_token_is_hit_restored_or_computed_once(
         assert (found.counts[1::2, 0] <= host).all()
         again = load.run(setting)
         assert all((again.done[n] == done[n]).all() for n in done.dtype.names)
+
+
+def with_outputs(made: Calls):
+    """Return a trace of the drawn paths; calls overlap as drawn, outputs fill what is no prompt."""
+    trace = trace_of_columns(made.tree(), np.array(made.sessions))
+    columns = {
+        "t_start_us": np.array(made.starts, np.int64) * 1_000_000,
+        "t_end_us": np.array(made.ends, np.int64) * 1_000_000,
+        "output_tokens": np.array(
+            [
+                1 + CHUNK * (len(path) - prompt)
+                for path, prompt in zip(made.paths, made.prompts, strict=True)
+            ],
+            np.int32,
+        ),
+    }
+    table = trace.table
+    for name, values in columns.items():
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, table.schema.field(at), pa.array(values))
+    return replace(trace, table=table)
+
+
+def as_dicts(made: Calls, found):
+    """Return the replayed calls that were served as `brought_before` takes them."""
+    return [
+        {
+            "path": chunks_of(made.paths[row]),
+            "prompt": made.prompts[row],
+            "replica": int(found.done.replica[at]),
+            "started": float(found.done.started[at]),
+            "ended": float(found.done.ended[at]),
+            "hit": int(found.done.gpu[at] + found.done.restored[at]) // CHUNK,
+        }
+        for at, row in enumerate(found.call)
+        if found.served[at]
+    ]
+
+
+TIMELINES = [
+    Timeline(kind="recorded"),
+    Timeline(agents=1),
+    Timeline(agents=3, order="longest"),
+    Timeline(agents=4, order="random", seed=5),
+    Timeline(kind="open-loop", rate=6.0, max_agents=2),
+]
+
+
+@pytest.mark.parametrize("timeline", TIMELINES, ids=lambda t: f"{t.kind} {t.order}")
+@given(
+    made=calls(most=12),
+    room=st.integers(1, 30),
+    host=st.integers(0, 40),
+    replicas=st.integers(1, 3),
+    routing=st.sampled_from(["sticky", "round-robin", "longest-prefix"]),
+)
+def test_nothing_is_hit_that_no_call_brought(timeline, made, room, host, replicas, routing) -> None:
+    # Copies of sessions would need paths of their own, so there are no more agents than sessions.
+    if len(set(made.sessions)) < (timeline.agents or 1):
+        return
+    load = Load(with_outputs(made), timeline)
+    for setting in every_backend(
+        room + 1, host, speed=STEPS, replicas=replicas, routing=routing, step_tokens=50
+    ):
+        found = as_dicts(made, load.run(setting))
+        for call, most in zip(found, brought_before(found, ties=True), strict=True):
+            assert call["hit"] <= most
+
+
+@pytest.mark.parametrize("timeline", TIMELINES, ids=lambda t: f"{t.kind} {t.order}")
+@given(made=calls(most=12), replicas=st.integers(1, 3), step=st.integers(1, 90))
+def test_an_unlimited_pool_hits_all_that_calls_brought(timeline, made, replicas, step) -> None:
+    if len(set(made.sessions)) < (timeline.agents or 1):
+        return
+    load = Load(with_outputs(made), timeline)
+    found = as_dicts(made, load.run(pool(None, speed=STEPS, replicas=replicas, step_tokens=step)))
+    assert len(found) == len(made.paths)
+    least, most = (brought_before(found, ties=ties) for ties in (False, True))
+    for call, low, high in zip(found, least, most, strict=True):
+        assert low <= call["hit"] <= high
+
+
+@given(calls(most=12), st.integers(1, 5), st.sampled_from(["trace", "longest", "random"]))
+def test_calls_arrive_when_their_agent_comes_to_them(made: Calls, agents: int, order: str) -> None:
+    if not made.paths:
+        return
+    load = Load(with_outputs(made), Timeline(agents=agents, order=order, seed=agents))
+    # With room for all, and steps of a second, a call lasts a second for each token it says.
+    found = load.run(pool(None, speed=STEPS))
+    lasts = found.output.astype(float)
+    np.testing.assert_allclose(found.done.ended - found.done.arrived, lasts, atol=1e-6)
+    expected = closed_loop_starts(load.plan, lasts, min(agents, len(load.plan.release)))
+    np.testing.assert_allclose(found.done.arrived, expected, atol=1e-6)
+
+
+@given(calls(most=12))
+def test_one_agent_takes_the_calls_of_a_session_in_order(made: Calls) -> None:
+    if not made.paths:
+        return
+    trace = with_outputs(made)
+    load = Load(trace, Timeline(agents=1))
+    for setting in every_backend(40, 60, speed=STEPS):
+        done = load.run(setting).done
+        family = load.plan.family
+        for number in range(1, int(family.max()) + 1):
+            assert (
+                done.arrived[family == number].min()
+                >= done.ended[family == number - 1].max() - 1e-6
+            )

@@ -22,6 +22,14 @@ def test_hits_equal_a_replay(drawn: Calls, lifetimes: list[int]) -> None:
     assert found.tolist() == [naive.ttl_replay(drawn, lifetime) for lifetime in lifetimes]
 
 
+@settings(max_examples=250)
+@given(drawn=calls(), lifetimes=st.lists(st.integers(0, 12), max_size=3))
+def test_hits_of_overlapping_calls_equal_a_replay(drawn: Calls, lifetimes: list[int]) -> None:
+    runs = path_runs(**drawn.tree(), timing="overlap", **drawn.times())
+    found = ttl_hits(runs, drawn.starts, lifetimes, t_end_us=drawn.ends)
+    assert found.tolist() == [naive.ttl_replay(drawn, life, overlap=True) for life in lifetimes]
+
+
 @settings(max_examples=100)
 @given(drawn=calls())
 def test_without_an_end_of_life_all_that_was_seen_hits(drawn: Calls) -> None:
@@ -47,3 +55,6 @@ def test_bad_input() -> None:
     ):
         with pytest.raises(InputError, match=words):
             ttl_hits(runs, starts, lifetimes)
+    for ends in ([0], [0, 4]):
+        with pytest.raises(InputError, match="none before its start"):
+            ttl_hits(runs, [0, 5], [1], t_end_us=ends)

@@ -132,6 +132,18 @@ def test_thrashing_and_host_size_are_what_the_report_says() -> None:
     assert checked(trace, allowed).passed
 
 
+@pytest.mark.parametrize(("agents", "passes"), [(2, True), (3, False), (100, False)])
+def test_agents_thrash_from_the_replayed_onset_on(agents: int, passes: bool) -> None:
+    # Two contexts of 200 chunks fit; in the log one session follows the other.
+    words = [range(start, start + 200) for start in range(0, 4000, 1000) for _ in range(4)]
+    trace = made_trace(*words, sessions=[name for name in "abcd" for _ in range(4)])
+    settings = {"profile": "qwen3-8b", "gpu": "h100-sxm", "gpu_kv_tokens": 6600}
+    assert checked(trace, config(no_thrash=True, **settings)).passed
+    (found,) = checked(trace, config(no_thrash=True, agents=agents, **settings)).findings
+    assert found.passed is passes
+    assert f"at {agents} agents" in found.where
+
+
 def test_a_failed_gate_names_the_cause() -> None:
     result = checked(talks(dated=True), config(max_head_change_tokens=0, min_hit_ratio=0.5))
     assert not result.passed

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agentkv_trace.ingest.gateways import paths
+from agentkv_trace.ingest.discover import named_logs
+from agentkv_trace.ingest.gateways import calls, paths
+from agentkv_trace.ingest.gateways.calls import NO_PROMPT
 from agentkv_trace.ingest.gateways.langfuse import usage_of
+from agentkv_trace.ingest.gateways.vllm import NO_PROMPTS
+from agentkv_trace.ingest.run import Options, ingest
 from gateway_logs import (
     AT,
     generation,
     lines,
+    otlp,
     payload,
     read,
     said,
@@ -89,7 +94,7 @@ def test_without_its_prompt_a_call_has_usage_only(tmp_path: Path, messages: Any)
     assert [call.fidelity for call in found] == ["usage_only"] * 2
     assert found[0].prompt is not found[1].prompt
     assert found[0].prompt.tokens == 100
-    assert notes.counts["calls whose prompt is in no log, so that they share nothing"] == 2
+    assert notes.counts[NO_PROMPT] == 2
 
 
 def test_spend_logs_hold_usage_only(tmp_path: Path) -> None:
@@ -313,6 +318,38 @@ def test_older_and_other_conventions(tmp_path: Path, form: str) -> None:
     assert call.fidelity == "exact"
 
 
+@pytest.mark.parametrize("place", ["the file of the spans", "a file of its own"])
+def test_messages_in_log_records_of_a_span(place: str, tmp_path: Path) -> None:
+    def told(name: str, body: Json) -> Json:
+        about = [{"key": "event.name", "value": {"stringValue": name}}]
+        body = {"kvlistValue": {"values": otlp(body)}}
+        return {"spanId": "s1", "traceId": "t1", "attributes": about, "body": body}
+
+    call = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
+    records = [
+        told("gen_ai.system.message", {"content": "You mend."}),
+        told("gen_ai.user.message", {"content": "mend it"}),
+        told("gen_ai.assistant.message", {"tool_calls": [call]}),
+        told("gen_ai.tool.message", {"id": "c1", "content": "planks"}),
+        told("gen_ai.choice", {"index": 0, "message": {"content": "mended"}}),
+    ]
+    logs = {"resourceLogs": [{"scopeLogs": [{"logRecords": records}]}]}
+    asked = spans(span(1, {"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": 90}))
+    if place == "a file of its own":
+        files = [lines(tmp_path, "b.jsonl", asked), lines(tmp_path, "c.jsonl", logs)]
+    else:
+        files = [lines(tmp_path, "a.jsonl", asked, logs)]
+    assert paths.find(tmp_path) == files
+    (call_found,), _ = read(*files)
+    assert words(call_found.prompt) == [
+        "system: You mend.",
+        "user: mend it",
+        "assistant: None",
+        "tool: planks",
+    ]
+    assert words(call_found.path)[-1] == "assistant: mended"
+
+
 def test_tool_calls_with_numbers_in_their_names(tmp_path: Path) -> None:
     attributes = {**CHAT, **USAGE}
     attributes |= {"gen_ai.prompt.10.role": "tool", "gen_ai.prompt.10.content": "sewn"}
@@ -347,7 +384,7 @@ def test_spans_without_content_are_of_their_traces_session(tmp_path: Path) -> No
     records = [span(number, {**CHAT, **USAGE}) for number in (1, 2)]
     found, notes = read(lines(tmp_path, "spans.json", spans(*records)))
     assert {(call.session, call.fidelity) for call in found} == {("t1", "usage_only")}
-    assert notes.counts["calls whose prompt is in no log, so that they share nothing"] == 2
+    assert notes.counts[NO_PROMPT] == 2
 
 
 def test_cached_tokens_that_are_left_out_of_the_input(tmp_path: Path) -> None:
@@ -443,11 +480,13 @@ def test_token_ids_of_a_servers_log(tmp_path: Path) -> None:
         logged(1, f"{asked}prompt_token_ids: {first}, lora_request: None."),
         logged(3, told),
         logged(4, f"Request b details: prompt: None, prompt_token_ids: {second}, prompt_embeds."),
+        logged(4, "Received request b: params: SamplingParams(n=1), lora_request: None."),
     ]
     path = tmp_path / "server.log"
     path.write_text("\n".join(["INFO starting", *listed]))
     assert paths.find(tmp_path) == [path]
-    found, _ = read(path)
+    found, notes = read(path)
+    assert notes.counts["requests without a prompt"] == 0
     assert [(call.logged_prompt_tokens, call.output_tokens) for call in found] == [
         (100, 2),
         (103, None),
@@ -474,9 +513,10 @@ def test_requests_without_prompts_are_counted(tmp_path: Path) -> None:
     path.write_text(
         logged(1, "Received request a: params: SamplingParams(n=1), lora_request: None.\n")
     )
-    found, notes = read(path)
+    found, notes = read(path, strict=False)
     assert found == []
     assert notes.counts["requests without a prompt"] == 1
+    assert notes.skipped == {NO_PROMPTS: 1}
 
 
 def test_prompts_that_the_log_cut_are_told(tmp_path: Path) -> None:
@@ -506,6 +546,42 @@ def test_a_new_year_in_a_log_without_years(tmp_path: Path) -> None:
     )
     found, _ = read(path)
     assert found[1].start_us - found[0].start_us == 2_000_000
+
+
+def test_text_with_escapes_is_as_long_as_its_characters(tmp_path: Path) -> None:
+    long, short = "é\n'" * 20, "x" * 10
+    listed = [
+        logged(n, f"Received request {n}: prompt: {words!r}, params: SamplingParams(n=1)")
+        for n, words in enumerate([long, "y" * 60, short])
+    ]
+    path = tmp_path / "server.log"
+    path.write_text("\n".join(listed))
+    found, _ = read(path)
+    # Two of the greatest length, 60 characters, however they are written.
+    assert [call.fidelity for call in found] == ["output_reformatted"] * 2 + ["exact"]
+    assert found[0].prompt.content == long.encode()
+
+
+def test_logs_of_one_name_are_servers_of_their_own(tmp_path: Path) -> None:
+    line = "Received request a: prompt: {!r}, params: SamplingParams(n=1)\n"
+    for place in ("a", "b"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "server.log").write_text(logged(1, line.format(place * 9)))
+    found, _ = read(*paths.find(tmp_path))
+    assert len({call.session for call in found}) == 2
+
+
+def test_the_trace_is_the_same_however_many_processes_read(tmp_path: Path) -> None:
+    lines(tmp_path, "a.jsonl", payload(1, [user("a")]))
+    lines(tmp_path, "b.jsonl", payload(2, [user("a"), said("answer 1"), user("b")]))
+    line = "Received request a: prompt: {!r}, params: SamplingParams(n=1)\n"
+    for number in range(2):
+        (tmp_path / f"{number}.log").write_text(logged(number, line.format(f"boat {number}")))
+    files = paths.find(tmp_path)
+    assert sorted(map(len, calls.parts([*files, tmp_path / "missing"]))) == [1, 1, 3]
+    found = named_logs([str(tmp_path)])
+    one, two = (ingest(found, Options(jobs=jobs)).trace for jobs in (1, 2))
+    assert one.frame().to_dicts() == two.frame().to_dicts()
 
 
 # Bad input

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from agentkv_trace.errors import InputError
@@ -87,7 +88,8 @@ def test_times_are_those_of_response_and_tool(tmp_path: Path) -> None:
     found, _ = read(write(tmp_path, "a.traj.json", mini(two_steps())))
     assert found[1].start_us == round((AT + 15) * 1e6) + 10_000
     assert found[1].end_us == round((AT + 22) * 1e6) - 15_000
-    assert found[0].start_us == round((AT + 1) * 1e6)
+    # The second in which the response was made, its middle where the call took longer.
+    assert found[0].start_us == round((AT + 1.5) * 1e6)
 
 
 @pytest.mark.parametrize("form", ["mini-swe-agent-1", None])
@@ -185,6 +187,107 @@ def test_strict_stops_at_a_damaged_file(tmp_path: Path) -> None:
         read(path)
 
 
+# Interactive mode, other models, batches
+
+
+def test_a_persons_command_is_no_call(tmp_path: Path) -> None:
+    """In version 1 it is an assistant's message without a response, in version 2 a user's."""
+    typed = {"role": "assistant", "content": "```bash\nls\n```"}
+    asked = user("User command: ls", actions=[{"command": "ls"}])
+    messages = [system(), user("mend it"), typed, user("planks"), answer(1, "looking"), asked]
+    found, _ = read(write(tmp_path, "a.traj.json", mini([*messages, answer(2, "mended", 150)])))
+    assert len(found) == 2
+    assert words(found[0].prompt)[2:] == ["assistant: ```bash\nls\n```", "user: planks"]
+    assert words(found[1].prompt)[-1] == "user: User command: ls"
+
+
+def test_a_reply_in_a_wrong_form_may_be_text_without_its_response(tmp_path: Path) -> None:
+    error = user("Give ONE action", interrupt_type="FormatError", model_response="none at all")
+    messages = [system(), user("mend it"), error, answer(2, "mended", 150)]
+    found, _ = read(write(tmp_path, "a.traj.json", mini(messages)))
+    assert len(found) == 2
+    assert words(found[0].path)[-1] == "assistant: none at all"
+    assert (found[0].usage_source, found[1].usage_source) == ("none", "logged")
+    assert words(found[1].prompt)[-1] == "user: Give ONE action"
+
+
+@pytest.mark.parametrize("status", ["LimitsExceeded", "TimeExceeded", "RuntimeError", ""])
+def test_how_a_run_ended_does_not_matter(status: str, tmp_path: Path) -> None:
+    messages = [*two_steps()[:-1], {"role": "exit", "content": status, "extra": {}}]
+    more = {"exit_status": status, "submission": "", "traceback": "x"}
+    found, _ = read(write(tmp_path, "a.traj.json", mini(messages, **more)))
+    assert len(found) == 2
+
+
+def test_images_are_sized_by_their_pixels(tmp_path: Path) -> None:
+    head = "iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAYAAACqaXHe"
+    parts = [
+        {"type": "text", "text": "see"},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{head}"}},
+    ]
+    seen = {"role": "user", "content": parts, "extra": {"timestamp": AT}}
+    found, _ = read(write(tmp_path, "a.traj.json", mini([system(), seen, answer(1, "ok")])))
+    assert words(found[0].prompt)[-1] == "image:4"
+    assert "iVBOR" not in str(words(found[0].prompt))
+
+
+def test_usage_of_providers_that_count_otherwise(tmp_path: Path) -> None:
+    """What LiteLLM passes on of Anthropic's counts, with cache writes in the prompt or not."""
+    usages = [
+        {"prompt_tokens": 4, "completion_tokens": 7, "cache_creation_input_tokens": 6553},
+        {
+            "prompt_tokens": 6769,
+            "completion_tokens": 7,
+            "cache_creation_input_tokens": 209,
+            "cache_read_input_tokens": 6553,
+            "prompt_tokens_details": {"cached_tokens": 6553},
+        },
+        None,
+    ]
+    messages = [system(), user("mend it")]
+    for number, usage in enumerate(usages):
+        said = answer(number, f"step {number}")
+        said["extra"]["response"]["usage"] = usage
+        messages += [said, observed(number, "planks")]
+    found, _ = read(write(tmp_path, "a.traj.json", mini(messages)))
+    assert [call.logged_prompt_tokens for call in found] == [6557, 6769, None]
+    assert [call.usage_source for call in found] == ["logged", "logged", "none"]
+
+
+def test_a_batch_is_its_trajectories_and_nothing_else(tmp_path: Path) -> None:
+    for task in ("sail-7", "sail-8"):
+        write(tmp_path / task, f"{task}.traj.json", mini(two_steps()) | {"instance_id": task})
+    (tmp_path / "preds.json").write_text('{"sail-7": {"model_patch": ""}}')
+    (tmp_path / "exit_statuses_1790000000.yaml").write_text("Submitted: [sail-7]")
+    (tmp_path / "minisweagent.log").write_text("INFO done")
+    found, notes = read(*paths.find(tmp_path))
+    assert [call.session for call in found] == ["sail-7"] * 2 + ["sail-8"] * 2
+    # Equal beginnings are one prefix.
+    assert found[0].prompt is found[2].prompt
+    assert notes.skipped.total() == 0
+
+
+def test_a_copy_of_a_run_counts_once(tmp_path: Path) -> None:
+    for place in ("runs", "backup"):
+        write(tmp_path / place, "sail-7.traj.json", mini(two_steps()))
+    found, notes = read(*paths.find(tmp_path))
+    assert len(found) == 2
+    assert notes.counts["copies"] == 1
+
+
+def test_compressed_trajectories(tmp_path: Path) -> None:
+    plain = write(tmp_path, "sail-7.traj.json", mini(two_steps()))
+    for codec in ("zstd", "gzip"):
+        ending = {"zstd": "zst", "gzip": "gz"}[codec]
+        path = tmp_path / codec / f"sail-7.traj.json.{ending}"
+        path.parent.mkdir()
+        with pa.CompressedOutputStream(str(path), codec) as file:
+            file.write(plain.read_bytes())
+        assert paths.find(path.parent) == [path]
+        found, _ = read(path)
+        assert [call.session for call in found] == ["sail-7"] * 2
+
+
 # Where they are
 
 
@@ -192,12 +295,15 @@ def test_trajectories_are_told_by_their_content(tmp_path: Path) -> None:
     new = write(tmp_path / "x", "any.json", mini(two_steps()))
     bare = write(tmp_path / "x", "old.traj.json", [system(), user("hi"), answer(1, "a")])
     write(tmp_path, "chat.json", [system(), user("hi"), answer(1, "a")])
+    fenced = {"role": "assistant", "content": "THOUGHT\n\n```bash\nls\n```"}
+    oldest = write(tmp_path / "x", "run.json", [system(), user("hi"), fenced])
     write(tmp_path, "other.json", {"info": {"model_stats": {}}, "trajectory": [], "history": []})
     (tmp_path / "notes.txt").write_text("hi")
-    assert paths.find(tmp_path) == sorted([new, bare])
+    assert paths.find(tmp_path) == sorted([new, bare, oldest])
 
 
 def test_roots_follow_the_environment(tmp_path: Path) -> None:
-    assert [str(root) for root in paths.roots({"HOME": "/h"})] == ["/h/.config/mini-swe-agent"]
+    assert str(paths.roots({"HOME": "/h"})[0]) == "/h/.config/mini-swe-agent"
+    assert str(paths.roots({"XDG_CONFIG_HOME": "/c"})[0]) == "/c/mini-swe-agent"
     named = paths.roots({"HOME": "/h", "MSWEA_GLOBAL_CONFIG_DIR": str(tmp_path)})
     assert named == [tmp_path]

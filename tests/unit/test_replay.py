@@ -386,7 +386,7 @@ def test_gaps_of_no_length_and_clock_jumps():
     load = Load(trace, Timeline(agents=1, max_gap_s=50.0))
     arrived, *_ = times(load.run(pool(None, speed=STEPS)))
     assert arrived == [0, 1, 2 + 50]
-    assert "1 pauses cut to 50 s" in load.plan.notes
+    assert "1 pause cut to 50 s" in load.plan.notes
 
 
 def test_sessions_without_times_get_stated_gaps():

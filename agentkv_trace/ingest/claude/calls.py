@@ -45,12 +45,12 @@ def parts(files: Sequence[Path]) -> list[list[Path]]:
 
     def find(name: Path | str) -> Path | str:
         while root.setdefault(name, name) != name:
-            name = root[name]
+            root[name] = name = root[root[name]]
         return name
 
     for file in scan.files:
         for name in (*file.sessions, *file.responses):
-            root[find(file.path)] = find(name)
+            root[find(name)] = find(file.path)
     for epoch in scan.epochs.values():
         if epoch.donor is not None:
             root[find(epoch.first)] = find(epoch.donor.first)

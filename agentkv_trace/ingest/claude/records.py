@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -57,7 +57,7 @@ class Line(msgspec.Struct):
     @property
     def is_turn(self) -> bool:
         """Whether this stands in the tree of messages."""
-        return self.type in TURNS and text(self.uuid) is not None
+        return text(self.type) in TURNS and text(self.uuid) is not None
 
 
 class Head(msgspec.Struct):
@@ -79,6 +79,8 @@ class Message(Head):
 _LINES = msgspec.json.Decoder(Line)
 _HEADS = msgspec.json.Decoder(Head)
 _MESSAGES = msgspec.json.Decoder(Message)
+_ANYTHING = msgspec.json.Decoder(Any)
+Decoded = TypeVar("Decoded")
 
 
 def parsed(data: bytes) -> list[Line]:
@@ -132,7 +134,8 @@ def _resynchronised(data: bytes, path: Path, number: int, notes: Notes) -> list[
             at = words.find('{"', at + 1)
             continue
         if _is_record(value):
-            found += parsed(msgspec.json.encode(value))
+            # Half a character, which clients leave where they cut text, is no reason to lose it.
+            found += parsed(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
             rest = words[end:].lstrip("\0 \t\r")
             lost |= bool(rest) and not rest.startswith("{")
         at = words.find("{", end)
@@ -149,26 +152,30 @@ def _is_record(value: object) -> bool:
 
 def head_of(raw: Raw) -> Head:
     """Return a message without its content; an empty one where it cannot be read."""
-    try:
-        return _HEADS.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return Head()
+    return _lenient(_HEADS, raw) or Head()
 
 
 def message_of(raw: Raw) -> Message:
     """Return a message; an empty one where it cannot be read."""
-    try:
-        return _MESSAGES.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return Message()
+    return _lenient(_MESSAGES, raw) or Message()
 
 
 def record_of(raw: Raw) -> Record:
     """Return a part of a line as an object, empty where it is none."""
+    return table(_lenient(_ANYTHING, raw))
+
+
+def _lenient(decoder: msgspec.json.Decoder[Decoded], raw: Raw) -> Decoded | None:
+    """Decode with damaged characters replaced; None where nothing of it can be read."""
     try:
-        return table(msgspec.json.decode(raw))
+        return decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
+        pass
+    try:
+        value = json.loads(bytes(raw).decode(errors="replace"))
+        return decoder.decode(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
+    except (ValueError, RecursionError):
+        return None
 
 
 class Usage(NamedTuple):

@@ -115,7 +115,7 @@ def scanned(path: Path) -> Scanned:
     file = Scanned(path)
     tracks: dict[str, _Track] = {}
     roots: dict[str, str] = {}
-    stamps: dict[object, set[str]] = {}
+    stamps: dict[int | None, set[str]] = {}
     books = 0
     for _, line in records.lines(path, Notes()):
         if line.type == "progress":
@@ -138,7 +138,7 @@ def scanned(path: Path) -> Scanned:
             if response not in file.responses:
                 copied = _REPLAYED if line.forkedFrom is not None or name else _OWN
                 file.responses[response] = copied, books
-                stamps.setdefault(line.timestamp, set()).add(response)
+                stamps.setdefault(records.stamp_of(line), set()).add(response)
                 _see_call(file, track, line, head, response)
         elif line.type == "user":
             if line.isCompactSummary is True:

@@ -197,7 +197,7 @@ class Session:
         listing = self._scan.listing.get(text(line.sessionId) or "")
         if not first or listing is None:
             return None
-        attachment = table(msgspec.json.decode(listing))
+        attachment = records.record_of(Raw(listing))
         kind = track.agent.partition(":")[2]
         return self._entries.listing(attachment) if may_delegate(attachment, kind) else None
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from agentkv_trace.trace.call import LoggedCall
 
 SOURCE = "gateways"
+_BEGIN = 64
+NO_PROMPT = "calls without their prompt (all of it counts as missed)"
 
 
 def read(
@@ -36,14 +38,26 @@ def read(
     """
     reader = Reader(notes)
     servers: list[Path] = []
+    formed: list[tuple[Path, str | None]] = []
+    logged: dict[str, list[Record]] = {}
     for path in dict.fromkeys(files):
         notes.count("files")
         try:
-            form = forms.form_of(path, next(chunks(path, Notes()), b""))
+            head = next(chunks(path, Notes()), b"")
+            form = forms.form_of(path, head)
             if form == forms.VLLM:
                 servers.append(path)
-                continue
-            for number, record in _records(path, form, notes, on_bytes):
+            elif form == forms.OTEL and b'"resourceLogs"' in head[:_BEGIN]:
+                # What spans said stands beside them, before or after.
+                batches = (record for _, record in objects(path, notes, on_bytes))
+                otel.logged_events(batches, logged)
+            else:
+                formed.append((path, form))
+        except OSError:
+            notes.skip("unreadable file", str(path))
+    for path, form in formed:
+        try:
+            for number, record in _records(path, form, logged, notes, on_bytes):
                 reader.take(msgspec.json.encode(record), path, number)
         except OSError:
             notes.skip("unreadable file", str(path))
@@ -53,7 +67,7 @@ def read(
         call.source = SOURCE
         call.agent = SOURCE if call.agent == RAW else call.agent
         if call.fidelity == "usage_only":
-            notes.count("calls whose prompt is in no log, so that they share nothing")
+            notes.count(NO_PROMPT)
         yield call
     sessions: set[str] = set()
     for path in servers:
@@ -66,17 +80,41 @@ def read(
     notes.count("sessions", len(sessions))
 
 
+def parts(files: Sequence[Path]) -> list[list[Path]]:
+    """Split files: each server's log is by itself, requests of all others may go on from another.
+
+    A file that cannot be read is among those, where that is counted.
+    """
+    servers: list[Path] = []
+    others: list[Path] = []
+    for path in dict.fromkeys(files):
+        try:
+            form = forms.form_of(path, next(chunks(path, Notes()), b""))
+        except OSError:
+            form = None
+        (servers if form == forms.VLLM else others).append(path)
+    return [*([others] if others else []), *([path] for path in servers)]
+
+
 def _records(
-    path: Path, form: str | None, notes: Notes, on_bytes: Callable[[int], None] | None
+    path: Path,
+    form: str | None,
+    logged: dict[str, list[Record]],
+    notes: Notes,
+    on_bytes: Callable[[int], None] | None,
 ) -> Iterator[tuple[int, Record]]:
     """Yield the records of a file as raw requests, with their lines."""
     if form == forms.DATABASE:
         yield from proxy.rows_of(path, notes)
         return
     numbered = objects(path, notes, on_bytes)
-    if form in (forms.OTEL, forms.LANGFUSE):
-        convert = otel.requests_of if form == forms.OTEL else langfuse.requests_of
-        for record in convert((record for _, record in numbered), notes):
+    plain = (record for _, record in numbered)
+    if form == forms.OTEL:
+        for record in otel.requests_of(plain, notes, logged):
+            yield 1, record
+        return
+    if form == forms.LANGFUSE:
+        for record in langfuse.requests_of(plain, notes):
             yield 1, record
         return
     if form is None:

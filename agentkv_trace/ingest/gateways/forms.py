@@ -28,7 +28,7 @@ _TESTS = (
     (PAIRS, proxy.is_pair),
 )
 _BEGINS = (
-    (OTEL, re.compile(rb'\s*\{\s*"resourceSpans"\s*:\s*\[')),
+    (OTEL, re.compile(rb'\s*\{\s*"resource(Spans|Logs)"\s*:\s*\[')),
     (
         LANGFUSE,
         re.compile(rb'"observations"\s*:\s*\[|"parentObservationId"\s*:|"usageDetails"\s*:'),

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
     from agentkv_trace.notes import Notes
 
-_CACHED = (
+CACHED = (
     "input_cached_tokens",
     "input_cache_read",
     "cache_read_input_tokens",
     "prompt_details.cache_read",
     "input_cached",
 )
-_WRITTEN = (
+WRITTEN = (
     "input_cache_creation",
     "cache_creation_input_tokens",
     "prompt_details.cache_write",
@@ -112,10 +112,14 @@ def _body(given: Any, parameters: Record) -> Record | None:
     if not isinstance(given, list) or not given:
         return None
     messages = [unpacked(each) for each in given]
-    if not all(table(each).get("role") in _ROLES or table(each).get("type") for each in messages):
+    if not all(_is_message(table(each)) for each in messages):
         return None
     body: Record = {"messages": messages}
     return body | ({"tools": tools} if isinstance(tools, list) and tools else {})
+
+
+def _is_message(fields: Record) -> bool:
+    return text(fields.get("role")) in _ROLES or bool(fields.get("type"))
 
 
 def _response(output: Any) -> Record | None:
@@ -136,8 +140,8 @@ def usage_of(one: Record) -> Record | None:
     is the provider's: the prompt is what it holds beside the output.
     """
     fields = table(unpacked(one.get("usageDetails"))) or table(unpacked(one.get("usage")))
-    cached = [count for name in _CACHED if (count := count_of(fields.get(name))) is not None]
-    written = [count for name in _WRITTEN if (count := count_of(fields.get(name))) is not None]
+    cached = [count for name in CACHED if (count := count_of(fields.get(name))) is not None]
+    written = [count for name in WRITTEN if (count := count_of(fields.get(name))) is not None]
     prompt = first(
         count_of(fields.get("input")),
         count_of(fields.get("promptTokens")),

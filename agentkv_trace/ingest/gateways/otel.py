@@ -60,19 +60,45 @@ _MODELS = (
 
 
 def is_one(record: Record) -> bool:
-    """Tell whether a record is a batch of spans."""
-    return isinstance(record.get("resourceSpans"), list)
+    """Tell whether a record is a batch of spans, or of log records."""
+    return isinstance(record.get("resourceSpans"), list) or has_logs(record)
 
 
-def requests_of(records: Iterable[Record], notes: Notes) -> Iterator[Record]:
+def has_logs(record: Record) -> bool:
+    """Tell whether a record is a batch of log records, which some libraries write messages to."""
+    return isinstance(record.get("resourceLogs"), list)
+
+
+def logged_events(records: Iterable[Record], into: dict[str, list[Record]]) -> None:
+    """Collect log records of spans as events, by the id of the span."""
+    for record in records:
+        for resource in _tables(record.get("resourceLogs")):
+            for scope in _tables(resource.get("scopeLogs")):
+                for each in _tables(scope.get("logRecords")):
+                    if span := text(each.get("spanId")):
+                        into.setdefault(span, []).append(_event(each))
+
+
+def _event(record: Record) -> Record:
+    attributes = list(_tables(record.get("attributes")))
+    name = text(record.get("eventName")) or text(attributes_of(attributes).get("event.name"))
+    body = table(table(record.get("body")).get("kvlistValue")).get("values")
+    return {"name": name, "attributes": [*attributes, *_tables(body)]}
+
+
+def requests_of(
+    records: Iterable[Record], notes: Notes, logged: dict[str, list[Record]]
+) -> Iterator[Record]:
     """Yield the innermost spans of calls to models as raw requests.
 
     Spans of agents and chains around them repeat what is in them. All spans are held: those
-    inside come before those around them.
+    inside come before those around them. `logged` are events of spans that stand elsewhere.
     """
     parents: dict[str, str] = {}
     calls: list[tuple[str, Record, Record]] = []
     for record in records:
+        if has_logs(record):
+            logged_events([record], logged)
         for span in _spans(record):
             ident = text(span.get("spanId")) or ""
             parents[ident] = text(span.get("parentSpanId")) or ""
@@ -91,6 +117,8 @@ def requests_of(records: Iterable[Record], notes: Notes) -> Iterator[Record]:
         elif table(span.get("status")).get("code") in (_FAILED, "STATUS_CODE_ERROR"):
             notes.count("failed requests")
         else:
+            if events := logged.get(ident):
+                span = {**span, "events": [*_tables(span.get("events")), *events]}
             yield _request(span, attributes)
 
 
@@ -124,7 +152,8 @@ def _plain(value: object) -> Any:
         if kind == "intValue":
             return count_of(inner)
         if kind == "arrayValue":
-            return [_plain(each) for each in table(inner).get("values") or []]
+            values = table(inner).get("values")
+            return [_plain(each) for each in values] if isinstance(values, list) else []
         if kind == "kvlistValue":
             return attributes_of(table(inner).get("values"))
         return inner
@@ -139,9 +168,9 @@ def _is_call(span: Record, attributes: Record) -> bool:
     if operation is not None:
         return operation.endswith(_VERCEL)
     if attributes.get("gen_ai.operation.name") is not None:
-        return attributes["gen_ai.operation.name"] in _OPERATIONS
+        return text(attributes["gen_ai.operation.name"]) in _OPERATIONS
     if attributes.get("llm.request.type") is not None:
-        return attributes["llm.request.type"] in _TRACELOOP
+        return text(attributes["llm.request.type"]) in _TRACELOOP
     asks = any(attributes.get(name) is not None for name in (*_PROMPT, "gen_ai.prompt"))
     return asks and "gen_ai.agent.id" not in attributes and bool(span.get("name"))
 

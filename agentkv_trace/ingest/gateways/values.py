@@ -24,7 +24,7 @@ def objects(
 
     Counts `bytes` and `lines`. Raises OSError where the file cannot be read.
     """
-    if _is_by_lines(path):
+    if is_by_lines(path):
         for number, line in reading.lines(path, notes, _counter(notes, on_bytes)):
             notes.count("lines")
             try:
@@ -40,7 +40,7 @@ def objects(
     data = document.load(path, notes, on_bytes)
     if data is None:
         return
-    value = document.decoded(data, object)
+    value = document.decoded(data, object, notes)
     if value is None:
         items = document.whole_items(data, "observations")
         notes.skip("document is cut off or damaged", str(path))
@@ -48,17 +48,19 @@ def objects(
     yield from _objects_in(value, path, 1, notes)
 
 
-def _is_by_lines(path: Path) -> bool:
-    """Tell whether a file's first line is a JSON value by itself."""
+def is_by_lines(path: Path) -> bool:
+    """Tell whether a file's first line is a JSON value by itself, and short enough for a line."""
     from agentkv_trace.notes import Notes
 
-    for _, line in reading.lines(path, Notes()):
+    notes = Notes()
+    for _, line in reading.lines(path, notes):
         try:
             msgspec.json.decode(line, type=msgspec.Raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return len(line) > 1 and line[:1] == b"{" and line[1:].lstrip()[:1] == b'"'
         return True
-    return True
+    # A single line that is too long to be held as one is a document.
+    return not notes.skipped
 
 
 def _counter(notes: Notes, on_bytes: Callable[[int], None] | None) -> Callable[[int], None]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import msgspec
 import xxhash
 
 from agentkv_trace.ingest import reading
@@ -25,7 +26,8 @@ _LINE = re.compile(
 _BARE = re.compile(rb"Received request (?P<id>\S+?): params: SamplingParams\(")
 """What newer servers log of a request unless they are told to log all."""
 _OUTPUT = re.compile(rb"Generated response (?P<id>\S+?)(?: \([^)]*\))?: output: ")
-_REPR = re.compile(rb"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|None""", re.DOTALL)
+_REPR = re.compile(rb"""'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"|None""", re.DOTALL)
+_ESCAPE = re.compile(rb"\\(?:x..|u.{4}|U.{8}|.)", re.DOTALL)
 _IDS = re.compile(rb"prompt_token_ids: \[([0-9, ]*)\]")
 _OUTPUT_IDS = re.compile(rb"output_token_ids: \[([0-9, ]*)\]")
 _STAMP = re.compile(rb"(?:(\d{4})-)?(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d{3}))?")
@@ -35,6 +37,7 @@ _DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_"
 _UNCUT = 2
 """As many prompts of the greatest length there is were cut to it by `--max-log-len`."""
 SOURCE = "gateways"
+NO_PROMPTS = "no prompt is logged; vLLM needs VLLM_LOGGING_LEVEL=DEBUG"
 
 
 @dataclass(slots=True)
@@ -57,12 +60,15 @@ def read(
     path: Path, notes: Notes, on_bytes: Callable[[int], None] | None = None
 ) -> Iterator[LoggedCall]:
     """Yield the calls of a server's log in its order. Raises OSError where it cannot be read."""
-    limits = _limits(path)
+    limits, has_outputs = _looked_through(path)
     waiting: dict[str, _Asked] = {}
     bare: set[str] = set()
+    told: set[str] = set()
     sessions = _Sessions()
     clock = _Clock()
-    file = xxhash.xxh3_64_hexdigest(path.name.encode())[:8]
+    # Servers' logs have one name, and begin at different times.
+    start = next(reading.chunks(path, Notes()), b"")
+    file = xxhash.xxh3_64_hexdigest(path.name.encode() + start)[:8]
 
     def count(amount: int) -> None:
         notes.count("bytes", amount)
@@ -79,10 +85,17 @@ def read(
                 continue
             if asked.name in waiting:
                 yield _call(waiting.pop(asked.name), b"", None, None, sessions, file, notes)
-            waiting[asked.name] = asked
+            # What else is logged of a request comes before or after, by version.
             bare.discard(asked.name)
+            told.add(asked.name)
+            if has_outputs:
+                waiting[asked.name] = asked
+            else:
+                yield _call(asked, b"", None, None, sessions, file, notes)
         elif (found := _BARE.search(line)) is not None:
-            bare.add(found["id"].decode(errors="replace"))
+            name = found["id"].decode(errors="replace")
+            if name not in told:
+                bare.add(name)
         elif (found := _OUTPUT.search(line)) is not None:
             name = found["id"].decode(errors="replace")
             if name in waiting:
@@ -90,20 +103,28 @@ def read(
                 asked = waiting.pop(name)
                 yield _call(asked, output, tokens, at_us, sessions, file, notes)
     notes.count("requests without a prompt", len(bare))
+    if bare and not told:
+        notes.skip(NO_PROMPTS, str(path))
     for asked in waiting.values():
         yield _call(asked, b"", None, None, sessions, file, notes)
 
 
-def _limits(path: Path) -> tuple[int, int]:
-    """Return the lengths of text and of token ids to which the log cuts them; -1 for none."""
+def _looked_through(path: Path) -> tuple[tuple[int, int], bool]:
+    """Return the lengths of text and of token ids to which a log cuts them, and if it has outputs.
+
+    A length is -1 where nothing is cut.
+    """
     texts: Counter[int] = Counter()
     ids: Counter[int] = Counter()
+    has_outputs = False
     for _, line in reading.lines(path, Notes()):
+        has_outputs = has_outputs or _OUTPUT.search(line) is not None
         if (found := _LINE.search(line)) is not None:
-            words, end = _text_at(line, found.end())
-            texts[len(words or "")] += 1
-            ids[len(_ids(_IDS, line, end))] += 1
-    return _limit(texts), _limit(ids)
+            length, end = _length_at(line, found.end())
+            texts[length] += 1
+            listed = _IDS.search(line, end)
+            ids[listed[1].count(b",") + 1 if listed is not None and listed[1] else 0] += 1
+    return (_limit(texts), _limit(ids)), has_outputs
 
 
 def _limit(lengths: Counter[int]) -> int:
@@ -115,12 +136,14 @@ def _asked(
     line: bytes, found: re.Match[bytes], at_us: int, limits: tuple[int, int]
 ) -> _Asked | None:
     name = (found["old"] or found["new"]).decode(errors="replace")
-    words, end = _text_at(line, found.end())
-    if ids := _ids(_IDS, line, end):
-        return _Asked(name, _spelled(ids), len(ids), at_us, len(ids) == limits[1])
+    length, end = _length_at(line, found.end())
+    spelled, count = _ids(_IDS, line, end)
+    if count:
+        return _Asked(name, spelled, count, at_us, count == limits[1])
+    words, _ = _text_at(line, found.end())
     if not words:
         return None
-    return _Asked(name, words.encode(errors="replace"), None, at_us, len(words) == limits[0])
+    return _Asked(name, words.encode(errors="replace"), None, at_us, length == limits[0])
 
 
 def _text_at(line: bytes, at: int) -> tuple[str | None, int]:
@@ -137,22 +160,40 @@ def _text_at(line: bytes, at: int) -> tuple[str | None, int]:
     return (value if isinstance(value, str) else None), found.end()
 
 
-def _ids(pattern: re.Pattern[bytes], line: bytes, at: int) -> list[int]:
-    """Return the token ids behind a place; a text before it may hold anything."""
+def _length_at(line: bytes, at: int) -> tuple[int, int]:
+    """Return the length in characters of the text written at a place, and its end."""
+    found = _REPR.match(line, at)
+    if found is None or found[0] == b"None":
+        return 0, at if found is None else found.end()
+    return len(_ESCAPE.sub(b"x", found[0]).decode(errors="replace")) - 2, found.end()
+
+
+def _ids(pattern: re.Pattern[bytes], line: bytes, at: int) -> tuple[bytes, int]:
+    """Return the token ids behind a place as text, and how many they are.
+
+    Each is four bytes, so that bytes per token are known to be four. A text before the place may
+    hold anything.
+    """
     found = pattern.search(line, at)
-    return [int(each) for each in found[1].split(b",") if each.strip()] if found else []
+    if found is None or not found[1].strip():
+        return b"", 0
+    import numpy as np
 
-
-def _spelled(ids: list[int]) -> bytes:
-    """Return token ids as text, four bytes each, so that bytes per token are known to be four."""
-    low = len(_DIGITS) - 1
-    return bytes(_DIGITS[each >> shift & low] for each in ids for shift in (18, 12, 6, 0))
+    try:
+        ids = np.array(msgspec.json.decode(b"[" + found[1] + b"]", type=list[int]), dtype=np.int64)
+    except (msgspec.DecodeError, OverflowError):
+        return b"", 0
+    digits = np.frombuffer(_DIGITS, dtype=np.uint8)
+    places = ids[:, None] >> np.array([18, 12, 6, 0])
+    return digits[places & (len(_DIGITS) - 1)].tobytes(), len(ids)
 
 
 def _output(line: bytes, at: int) -> tuple[bytes, int | None]:
-    words, end = _text_at(line, at)
-    if ids := _ids(_OUTPUT_IDS, line, end):
-        return _spelled(ids), len(ids)
+    _, end = _length_at(line, at)
+    spelled, count = _ids(_OUTPUT_IDS, line, end)
+    if count:
+        return spelled, count
+    words, _ = _text_at(line, at)
     return (words or "").encode(errors="replace"), None
 
 

@@ -34,9 +34,9 @@ _UNSENT = ("extra", "function_call", "provider_specific_fields")
 
 
 class Trajectory(msgspec.Struct):
-    """A file of version 1 or 2."""
+    """A file of version 1 or 2; its messages are decoded one by one."""
 
-    messages: list[Any]
+    messages: list[msgspec.Raw]
     info: Any = None
     trajectory_format: Any = None
 
@@ -48,6 +48,7 @@ class _Session:
     name: str
     model: str | None
     head: tuple[str | None, ...]
+    has_responses: bool
 
 
 def read(
@@ -61,6 +62,7 @@ def read(
     paths = list(dict.fromkeys(files))
     names = Counter(name_of(path) for path in paths)
     prompts = Prompts()
+    seen: set[str] = set()
     for path in paths:
         notes.count("files")
         data = document.load(path, notes, on_bytes)
@@ -69,10 +71,14 @@ def read(
             continue
         name = name_of(path)
         if names[name] > 1:
-            # The same task was run more than once.
+            # The same task was run more than once, or a run was copied.
             name = f"{name}-{xxhash.xxh3_64_hexdigest(data)[:8]}"
+            if name in seen:
+                notes.count("copies")
+                continue
+            seen.add(name)
         any_call = False
-        for call in _calls(found, name, prompts, notes):
+        for call in _calls(found, name, prompts, notes, path):
             any_call = True
             notes.count("calls")
             yield call
@@ -93,27 +99,47 @@ def name_of(path: Path) -> str:
     return name.removesuffix(".traj")
 
 
-def _trajectory(data: bytes, path: Path, notes: Notes) -> Trajectory | None:
-    found = document.decoded(data, Trajectory)
-    if found is None and (listed := document.decoded(data, list[Any])) is not None:
+def _trajectory(data: bytearray, path: Path, notes: Notes) -> Trajectory | None:
+    found = document.decoded(data, Trajectory, notes)
+    if found is None and (listed := document.decoded(data, list[msgspec.Raw], notes)) is not None:
         found = Trajectory(listed)
     if found is not None:
         return found
-    messages = document.whole_items(data, "messages")
+    messages = document.whole_raws(data, "messages")
     notes.skip("document is cut off or damaged" if messages else "no trajectory", str(path))
     return Trajectory(messages) if messages else None
+
+
+class _Peek(msgspec.Struct):
+    """What tells whether a message is a response, or holds one."""
+
+    object: Any = None
+    model: Any = None
+    extra: Any = None
+
+
+def _models(found: Trajectory) -> Iterator[str | None]:
+    """Yield the model of each response that messages of a file are or hold."""
+    for raw in found.messages:
+        try:
+            peek = msgspec.json.decode(raw, type=_Peek)
+        except (msgspec.DecodeError, RecursionError):
+            continue
+        inner = table(table(peek.extra).get("response"))
+        if peek.object == "response":
+            yield text(peek.model)
+        elif inner:
+            yield text(inner.get("model"))
 
 
 def _session(found: Trajectory, name: str) -> _Session:
     info = table(found.info)
     config = table(info.get("config"))
-    model = text(table(config.get("model")).get("model_name"))
-    if model is None:
-        responses = (_response(table(message)) for message in found.messages)
-        model = next((text(r.get("model")) for r in responses if text(r.get("model"))), None)
+    models = list(_models(found))
+    model = text(table(config.get("model")).get("model_name")) or next(filter(None, models), None)
     # Tools follow from the class of the model.
     head = (SOURCE, text(info.get("mini_version")), model, text(config.get("model_type")))
-    return _Session(name, model, head)
+    return _Session(name, model, head, bool(models))
 
 
 def _response(message: Record) -> Record:
@@ -123,26 +149,35 @@ def _response(message: Record) -> Record:
     return table(table(message.get("extra")).get("response"))
 
 
-def _calls(found: Trajectory, name: str, prompts: Prompts, notes: Notes) -> Iterator[LoggedCall]:
+def _calls(
+    found: Trajectory, name: str, prompts: Prompts, notes: Notes, path: Path
+) -> Iterator[LoggedCall]:
     session = _session(found, name)
     place = prompts.head(*session.head)
     clock = _Clock()
-    for each in found.messages:
+    for each in document.each(found.messages, notes, path):
         message = table(each)
         extra = table(message.get("extra"))
         role = text(message.get("role"))
-        response = _response(message)
-        is_answer = role == "assistant" or message is response
         if not message or role == "exit":
             continue
+        response = _response(message)
+        # Where answers hold their responses, an assistant's message without any is a person's.
+        by_model = "extra" in message or not session.has_responses
+        is_answer = message is response or (role == "assistant" and by_model)
         sent = _sent(message)
-        if is_answer or response:
+        if is_answer or response or _is_error(extra):
             # A reply in a wrong form is not kept: only the error that it led to is sent.
-            said = sent if is_answer else _reply(response)
+            said = sent if is_answer else _reply(response, extra)
             yield _call(session, place, prompts.after(place, said), response, clock, extra, notes)
         else:
             clock.see_input(extra)
         place = prompts.after(place, sent)
+
+
+def _is_error(extra: Record) -> bool:
+    """Tell whether a message reports a reply in a wrong form, whether it holds the reply or not."""
+    return extra.get("interrupt_type") == "FormatError"
 
 
 def _sent(message: Record) -> list[Message]:
@@ -156,7 +191,9 @@ def _sent(message: Record) -> list[Message]:
     return [message_of(fields)]
 
 
-def _reply(response: Record) -> list[Message]:
+def _reply(response: Record, extra: Record) -> list[Message]:
+    if not response and (words := text(extra.get("model_response"))) is not None:
+        return [message_of({"role": "assistant", "content": words})]
     choices, output = response.get("choices"), response.get("output")
     answer = Answer(
         choices=choices if isinstance(choices, list) else None,
@@ -196,6 +233,8 @@ class _Clock:
             end = start
         if start is None:
             start = end if created_us is None else created_us
+            # A second is as much as is known: the middle of it is nearest.
+            start += min(_SECOND_US, max(0, end - start)) // 2
         start = min(start, end)
         self._input_us = end
         return start, end, "estimated"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 
@@ -30,6 +31,8 @@ _OF_MODEL = frozenset(
 _UNSENT = frozenset({"cache_control", "internal_chat_message_metadata_passthrough"})
 _CUT = re.compile(rb"\(litellm_truncated skipped (\d+) chars")
 _BYTES_PER_TOKEN = 4
+_DEEPEST = 100
+"""What is nested deeper in a message is no message's content, and left out."""
 
 
 @dataclass(slots=True)
@@ -55,7 +58,7 @@ def message_of(value: object) -> Message:
     found = Message([])
     if isinstance(value, dict):
         value = {key: each for key, each in value.items() if key != "id"}
-        found.by_model = value.get("role") == "assistant" or value.get("type") in _OF_MODEL
+        found.by_model = value.get("role") == "assistant" or text(value.get("type")) in _OF_MODEL
         if found.by_model:
             found.asks = tuple(_asked(value))
         if found.by_model or value.get("role") == "user":
@@ -63,8 +66,7 @@ def message_of(value: object) -> Message:
         if _is_encrypted(value):
             found.fidelity = "reasoning_opaque"
             value, sized = {"type": value["type"]}, [_encrypted(value)]
-    value = _read(value, sized)
-    data = msgspec.json.encode(value)
+    data = _encoded(_read(value, sized))
     if b"litellm_truncated" in data and (cut := _CUT.search(data)):
         # Which text stood in the middle is lost, how long it was is not.
         tokens = (len(data) + int(cut[1])) // _BYTES_PER_TOKEN
@@ -75,14 +77,26 @@ def message_of(value: object) -> Message:
     return found
 
 
+def _encoded(value: object) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        # Half of a character that is two escapes in JSON, which UTF-8 cannot hold.
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
 def digest(data: bytes | str) -> bytes:
     """Return what tells one content from another."""
-    return xxhash.xxh3_128_digest(data.encode() if isinstance(data, str) else data)
+    return xxhash.xxh3_128_digest(_plain(data) if isinstance(data, str) else data)
 
 
 def word_digest(words: str) -> int:
     """Return what tells one text from another."""
-    return xxhash.xxh3_64_intdigest(words.encode())
+    return xxhash.xxh3_64_intdigest(_plain(words))
+
+
+def _plain(words: str) -> bytes:
+    return words.encode(errors="surrogatepass")
 
 
 def texts_of(message: Record) -> list[str]:
@@ -115,15 +129,17 @@ def _encrypted(item: Record) -> Opaque:
     return Opaque(b"reasoning\0" + digest(blob), estimated_tokens(blob))
 
 
-def _read(value: object, sized: list[Opaque]) -> object:
+def _read(value: object, sized: list[Opaque], depth: int = 0) -> object:
     """Return a value without what the model does not read as text; `sized` takes what is sized."""
+    if depth > _DEEPEST:
+        return None
     if isinstance(value, list):
-        return [_read(each, sized) for each in value]
+        return [_read(each, sized, depth + 1) for each in value]
     if not isinstance(value, dict):
         return value
     kind = value.get("type")
     if kind == "thinking":
-        return {"type": kind, "thinking": value.get("thinking")}
+        return {"type": kind, "thinking": _read(value.get("thinking"), sized, depth + 1)}
     if kind == "redacted_thinking" and (data := text(value.get("data"))) is not None:
         sized.append(Opaque(b"thinking\0" + digest(data), estimated_tokens(data)))
         return {"type": kind}
@@ -133,7 +149,7 @@ def _read(value: object, sized: list[Opaque]) -> object:
     if kind in ("image", "document") and (data := _base64(value.get("source"))) is not None:
         sized.append(_picture(data, images.tokens_of_base64(data)))
         return {"type": kind}
-    return {key: _read(each, sized) for key, each in value.items() if key not in _UNSENT}
+    return {key: _read(each, sized, depth + 1) for key, each in value.items() if key not in _UNSENT}
 
 
 def _url(value: object) -> str | None:

@@ -17,7 +17,7 @@ _WHOLE = re.compile(
 )
 _PARTS = re.compile(
     r"(^rollout-(?:\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-)?|^trace-|^opencode(?=[.-])"
-    r"|\.(?:jsonl|ndjson|json|zst|gz|db)\b)"
+    r"|\.meta(?=\.json)|\.(?:jsonl|ndjson|json|traj|zst|gz|db)\b)"
 )
 _EVENT = re.compile(r"(event-\d{5,}-)([0-9a-fA-F-]{8,})(\.json)")
 

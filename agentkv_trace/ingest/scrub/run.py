@@ -37,7 +37,8 @@ class Scrubbed:
 
 def rules_of(source: Source) -> Rules:
     """Return what stays of a source's logs."""
-    module = import_module(f"agentkv_trace.ingest.scrub.{source.name}")
+    name = source.name.replace("-", "_")
+    module = import_module(f"agentkv_trace.ingest.scrub.{name}")
     return cast("Rules", module.RULES)
 
 

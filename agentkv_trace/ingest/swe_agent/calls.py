@@ -46,22 +46,21 @@ def read(
     paths = list(dict.fromkeys(files))
     names = Counter(map(name_of, paths))
     reader = _Reader(notes)
+    seen: set[str] = set()
     for path in paths:
         notes.count("files")
         data = document.load(path, notes, on_bytes)
-        if data is None:
-            continue
-        run, whole = run_of(data)
-        if not whole or run is None:
-            reason = "no trajectory" if run is None else "document is cut off or damaged"
-            notes.skip(reason, str(path))
-        if run is None:
+        run = None if data is None else run_of(data, path, notes)
+        if run is None or data is None:
             continue
         name = name_of(path)
         if names[name] > 1:
             name = f"{name}-{xxhash.xxh3_64_hexdigest(data)[:8]}"
-        del data
-        yield from reader.run(run, name)
+            if name in seen:
+                notes.count("copies")
+                continue
+            seen.add(name)
+        yield from reader.run(run, name, path)
 
 
 class _Reader:
@@ -72,15 +71,15 @@ class _Reader:
         self._prompts = Prompts()
         self._known: dict[tuple[int, int], Place] = {}
 
-    def run(self, run: Run, name: str) -> Iterator[LoggedCall]:
+    def run(self, run: Run, name: str, path: Path) -> Iterator[LoggedCall]:
         """Yield the calls of a file: of each attempt, where there are several."""
         if not run.attempts:
-            yield from self._session(run, run, name)
+            yield from self._session(run, run, name, path)
             return
         for number, attempt in enumerate(run.attempts):
-            yield from self._session(attempt, run, f"{name}-{number}")
+            yield from self._session(attempt, run, f"{name}-{number}", path)
 
-    def _session(self, found: Trajectory, run: Run, name: str) -> Iterator[LoggedCall]:
+    def _session(self, found: Trajectory, run: Run, name: str, path: Path) -> Iterator[LoggedCall]:
         model = model_of(found) or model_of(run)
         head = self._prompts.head(SOURCE, version_of(found) or version_of(run), model)
         if table(table(found.info).get("model_stats")).get("tokens_sent") is not None:
@@ -88,7 +87,7 @@ class _Reader:
         if found.has_queries:
             yield from self._counted(self._of_queries(found, head), name, model, "exact")
             return
-        for agent, prompts in self._of_history(found, head):
+        for agent, prompts in self._of_history(found, head, path):
             session = name if agent is None else f"{name}-{agent}"
             yield from self._counted(prompts, session, model, "output_reformatted")
 
@@ -96,10 +95,11 @@ class _Reader:
         """Return for each step the ends of its prompt, and of its prompt with the response."""
         ends = []
         for step in found.trajectory:
-            if step.asked is None:
+            asked = step.asked
+            if not asked:
                 continue
             place = head
-            for raw in step.asked:
+            for raw in asked:
                 place = self._follow(place, raw)
             ends.append((place, self._said(place, step.response)))
         return ends
@@ -108,8 +108,11 @@ class _Reader:
         key = (id(place), xxhash.xxh3_64_intdigest(raw))
         found = self._known.get(key)
         if found is None:
-            message = message_of(sent(table(msgspec.json.decode(raw))))
-            found = self._known[key] = self._prompts.behind(place, message)
+            try:
+                message = table(msgspec.json.decode(raw))
+            except (msgspec.DecodeError, RecursionError):
+                message = {}
+            found = self._known[key] = self._prompts.behind(place, message_of(sent(message)))
         return found
 
     def _said(self, place: Place, response: object) -> Place:
@@ -119,10 +122,10 @@ class _Reader:
         return self._prompts.behind(place, message_of({"role": "assistant", "content": words}))
 
     def _of_history(
-        self, found: Trajectory, head: Place
+        self, found: Trajectory, head: Place, path: Path
     ) -> Iterator[tuple[str | None, list[tuple[Place, Place]]]]:
         """Yield each agent of a history with its calls; the first one's name is None."""
-        items = [table(item) for item in found.history]
+        items = [table(item) for item in document.each(found.history, self._notes, path)]
         agents = list(dict.fromkeys(text(item.get("agent")) for item in items if item))
         for number, agent in enumerate(agents):
             own = [item for item in items if item and text(item.get("agent")) == agent]

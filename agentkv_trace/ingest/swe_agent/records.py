@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
 
 from agentkv_trace.ingest.codex.records import Record, table, text
 from agentkv_trace.ingest.mini_swe import document
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agentkv_trace.notes import Notes
 
 OMITTED = "Old output omitted ({} lines)"
 """What the first generation sends in place of an old observation."""
@@ -20,21 +26,22 @@ _SENT_KEYS = ("role", "content", "tool_calls", "thinking_blocks")
 class Step(msgspec.Struct):
     """A step: what was asked in full (`query`, at first called `messages`), and the response."""
 
-    query: list[Raw] | None = None
-    messages: list[Raw] | None = None
+    query: Raw = Raw(b"null")
+    messages: Raw = Raw(b"null")
     response: Any = None
 
     @property
-    def asked(self) -> list[Raw] | None:
-        """The messages as they were sent; None where the step does not hold them."""
-        return self.query or self.messages or None
+    def asked(self) -> list[Raw]:
+        """The messages as they were sent; empty where the step does not hold them."""
+        return _listed(self.query) or _listed(self.messages)
 
 
-class Trajectory(msgspec.Struct):
+@dataclass(slots=True)
+class Trajectory:
     """A run, or one attempt of a run."""
 
-    trajectory: list[Step] = msgspec.field(default_factory=list)
-    history: list[Any] = msgspec.field(default_factory=list)
+    trajectory: list[Step]
+    history: list[Raw]
     info: Any = None
     replay_config: Any = None
 
@@ -44,34 +51,72 @@ class Trajectory(msgspec.Struct):
         return any(step.asked for step in self.trajectory)
 
 
+@dataclass(slots=True)
 class Run(Trajectory):
     """A file: of a run with several attempts, the best one is repeated beside them."""
 
-    attempts: list[Trajectory] | None = None
+    attempts: list[Trajectory] = field(default_factory=list)
 
 
-def run_of(data: bytes) -> tuple[Run | None, bool]:
-    """Return the run in a document, and whether it is whole."""
-    found = document.decoded(data, Run)
-    if found is not None:
-        return found, True
-    steps = document.whole_items(data, "trajectory") if b'"trajectory"' in data else []
-    listed = document.whole_items(data, "history") if b'"history"' in data else []
-    kept = [_step(step) for step in steps if isinstance(step, dict)]
-    return (Run(trajectory=kept, history=listed) if kept or listed else None), False
+def run_of(data: bytearray, path: Path, notes: Notes) -> Run | None:
+    """Return the run in a document; of one that is cut off, its whole steps.
+
+    What is of other types than these is taken as missing.
+    """
+    fields = document.decoded(data, dict[str, Raw], notes)
+    if fields is not None:
+        run = _run(fields)
+        if not (run.attempts or run.trajectory or run.history):
+            notes.skip("no trajectory", str(path))
+            return None
+        return run
+    steps = document.whole_raws(data, "trajectory") if b'"trajectory"' in data else []
+    history = document.whole_raws(data, "history") if b'"history"' in data else []
+    damaged = bool(steps or history)
+    notes.skip("document is cut off or damaged" if damaged else "no trajectory", str(path))
+    return Run(_steps(steps), history) if damaged else None
 
 
-def _step(value: Record) -> Step:
-    return msgspec.json.decode(
-        msgspec.json.encode(
-            {
-                key: each
-                for key, each in value.items()
-                if key == "response" or (key in ("query", "messages") and isinstance(each, list))
-            }
-        ),
-        type=Step,
+def _run(fields: dict[str, Raw]) -> Run:
+    attempts = [
+        found
+        for raw in _listed(fields.get("attempts"))
+        if (found := document.decoded(bytes(raw), dict[str, Raw])) is not None
+    ]
+    return Run(*_parts(fields), [Trajectory(*_parts(attempt)) for attempt in attempts])
+
+
+def _parts(fields: dict[str, Raw]) -> tuple[list[Step], list[Raw], Any, Any]:
+    return (
+        _steps(_listed(fields.get("trajectory"))),
+        _listed(fields.get("history")),
+        _value(fields.get("info")),
+        _value(fields.get("replay_config")),
     )
+
+
+def _steps(raws: list[Raw]) -> list[Step]:
+    found = []
+    for raw in raws:
+        try:
+            found.append(msgspec.json.decode(raw, type=Step))
+        except (msgspec.DecodeError, RecursionError):
+            continue
+    return found
+
+
+def _listed(raw: Raw | None) -> list[Raw]:
+    try:
+        return [] if raw is None else msgspec.json.decode(raw, type=list[Raw])
+    except (msgspec.DecodeError, RecursionError):
+        return []
+
+
+def _value(raw: Raw | None) -> Any:
+    try:
+        return None if raw is None else msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def model_of(run: Trajectory) -> str | None:
