@@ -159,6 +159,10 @@ def _places(
     places: list[Place] = []
     notes = []
     for gpu in gpus:
+        sizes = options.host_bytes
+        if not gpu.host_link.peak_gbps and len(gpus) > 1 and any(sizes):
+            sizes = tuple(size for size in sizes if not size)
+            notes.append(f"{gpu.name} has unified memory: no host tier is replayed on it")
         try:
             places += [
                 (
@@ -177,7 +181,7 @@ def _places(
                         **rules,
                     ),
                 )
-                for size in options.host_bytes
+                for size in sizes
             ]
         except DoesNotFitError as error:
             if len(gpus) == 1:

@@ -152,9 +152,13 @@ class TraceWorkload:
             self._advance(1)
             return found
 
-        # A pool without room for a chunk serves nobody.
-        chunk = self._logged.meta.chunk_tokens
-        different = [one for one in dict.fromkeys(settings) if (one.pool_tokens or chunk) > chunk]
+        # A pool without a chunk, and one that the engine keeps for itself, serves nobody.
+        least = 2 * self._logged.meta.chunk_tokens
+        different = [
+            setting
+            for setting in dict.fromkeys(settings)
+            if setting.pool_tokens is None or setting.pool_tokens >= least
+        ]
         for setting in different:
             loads.prepare(setting)
         with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:

@@ -194,6 +194,12 @@ def test_more_agents_than_are_tried_by_default() -> None:
     assert "alone not up to 70 agents" in text
 
 
+def test_a_pool_without_room_for_a_chunk_has_no_onset() -> None:
+    found, text, _ = finding(round_robin(), gpu_kv_tokens=CHUNK - 1)
+    assert found.onsets == ()
+    assert "Prefill doubles" not in text
+
+
 def test_without_times_the_report_says_what_was_drawn() -> None:
     trace = trace_of([[1], [1, 2], [1, 2, 3]], time_source="order_only")
     _, text, _ = finding(trace)

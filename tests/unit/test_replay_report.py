@@ -235,6 +235,15 @@ def test_a_gpu_that_is_too_small_is_left_out_or_refused() -> None:
             build_replay(trace, model, gpus, options, {})
 
 
+def test_a_gpu_with_unified_memory_is_replayed_alone() -> None:
+    report = replayed(None, "h20", "dgx-spark", host_bytes=(0, 2**30))
+    places = [(run["gpu"], run["host_bytes"]) for run in report.runs]
+    assert places == [("h20", 0), ("h20", 2**30), ("dgx-spark", 0)]
+    assert "DGX Spark has unified memory: no host tier is replayed on it" in report.notes
+    with pytest.raises(InputError, match="unified memory"):
+        replayed(None, "dgx-spark", host_bytes=(2**30,))
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
