@@ -184,7 +184,7 @@ def summary(done: Ingested) -> str:
             lines.extend(f"  skipped: {line}" for line in _skips(notes))
             continue
         rows = frame.filter(frame["source"] == name)
-        for column in ("kind", "fidelity"):
+        for column in ("kind", "fidelity") if len(rows) else ():
             values = rows[column].cast(str).value_counts(sort=True)
             words = ", ".join(f"{count:,} {word}" for word, count in values.iter_rows())
             lines.append(f"  {column}: {words}")
@@ -194,7 +194,7 @@ def summary(done: Ingested) -> str:
     lines.extend(f"skipped: {reason}" for reason in done.unusable)
     lines.extend(f"left out: {reason}" for reason in done.unknown[:SHOWN_UNKNOWN])
     if (more := len(done.unknown) - SHOWN_UNKNOWN) > 0:
-        lines.append(f"left out: {more:,} more files that are no log we know")
+        lines.append(f"left out: {more:,} more files")
     tokens = int(done.trace.array("prompt_tokens").sum(dtype="int64"))
     chunk = done.trace.meta.tokenizer.get("bytes_per_chunk")
     rate = f" (at {chunk / done.trace.meta.chunk_tokens:.2f} bytes per token)" if chunk else ""

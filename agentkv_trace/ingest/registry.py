@@ -39,7 +39,8 @@ class Calls(Protocol):
         """Yield the calls of all files, each session's in order; one bad file loses no other.
 
         A module may also have `parts(files)`: the files split into those that must be read
-        together, so that parts can be read at the same time.
+        together, so that parts can be read at the same time. OpenCode's and OpenHands' have none:
+        a session may be in several stores or begin with a copy of any other.
         """
 
 

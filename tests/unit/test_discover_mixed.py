@@ -10,31 +10,12 @@ from pathlib import Path
 import pytest
 
 from agentkv_trace.ingest import discover
-from agentkv_trace.ingest.registry import SOURCES, Source
 from claude_logs import Transcript
-from gateway_logs import lines, payload, span, spans, user
+from gateway_logs import generation, lines, payload, span, spans, user
 from mini_logs import answer, mini, system, write
 from mini_logs import user as asked
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
-ALL = (
-    Source("codex", "Codex CLI", "agentkv_trace.ingest.codex"),
-    Source("claude", "Claude Code", "agentkv_trace.ingest.claude"),
-    Source("mini-swe", "mini-swe-agent", "agentkv_trace.ingest.mini_swe"),
-    Source("swe-agent", "SWE-agent", "agentkv_trace.ingest.swe_agent"),
-    Source("gateways", "gateways and tracers", "agentkv_trace.ingest.gateways"),
-    Source("opencode", "OpenCode", "agentkv_trace.ingest.opencode"),
-    Source("openhands", "OpenHands", "agentkv_trace.ingest.openhands"),
-    Source("requests", "raw request logs", "agentkv_trace.ingest.requests", generic=True),
-)
-
-
-@pytest.fixture(autouse=True)
-def all_sources(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Know all sources, those that the table of sources has in its own order."""
-    names = {source.name for source in SOURCES}
-    added = tuple(source for source in ALL if source.name not in names)
-    monkeypatch.setattr(discover, "SOURCES", SOURCES if not added else ALL)
 
 
 def transcript() -> Transcript:
@@ -115,6 +96,48 @@ def test_what_is_not_known_is_told_with_its_shape(mixed: Path) -> None:
     assert "NUL or binary bytes" in told["noise.db"]
     assert "nothing" in told["empty.log"]
     assert found.unusable == []
+
+
+def test_raw_requests_beside_agents_logs_are_named_and_not_read(mixed: Path) -> None:
+    body = {"model": "sail-1", "messages": [user("hi")]}
+    lines(mixed, "raw.jsonl", {"session_id": "a", "request": body, "start_time": 1_790_000_000})
+    found = discover.named_logs([str(mixed)])
+    assert "requests" not in names(found)
+    (told,) = found.unknown
+    assert told.endswith(f"name requests:{mixed / 'raw.jsonl'} to read it")
+    assert names(discover.named_logs([f"requests:{mixed / 'raw.jsonl'}"])) == {
+        "requests": ["raw.jsonl"]
+    }
+
+
+def test_logs_that_look_like_two_sources_go_to_the_right_one(tmp_path: Path) -> None:
+    """Gateways' records hold whole requests, and trajectories hold messages, as raw logs do."""
+    body = {"model": "sail-1", "messages": [user("hi")]}
+    pair = {"request": {"url": "https://sea.example/v1/messages", "body": body}, "response": {}}
+    # A first record longer than what is looked at, with marks of others inside its messages.
+    used = {"type": "tool_use", "input": {"observations": [], "call_type": "x"}}
+    said = {"role": "assistant", "content": [used, {"type": "text", "text": "a" * 600_000}]}
+    long = {"model": "sail-1", "messages": [user("hi"), said, user("more")]}
+    expected = {
+        "gateways": [
+            lines(tmp_path, "a.jsonl", payload(1, [user("hi")])),
+            lines(tmp_path, "b.jsonl", payload(2, "redacted-by-litellm")),
+            lines(tmp_path, "c.jsonl", pair),
+            lines(tmp_path, "h.jsonl", payload(1, long["messages"])),
+            lines(
+                tmp_path, "i.jsonl", {"trace": {}, "observations": [generation(1, "a" * 600_000)]}
+            ),
+        ],
+        "mini-swe": [write(tmp_path, "d.json", mini([system(), asked("a"), answer(1, "ok")]))],
+        "swe-agent": [write(tmp_path, "e.json", steps())],
+        "requests": [
+            lines(tmp_path, "f.jsonl", {"request": body, "start_time": 1_790_000_000}),
+            lines(tmp_path, "g.jsonl", {"start_time": 1_790_000_000, "request": long}),
+        ],
+    }
+    for source, files in expected.items():
+        for path in files:
+            assert list(names(discover.named_logs([str(path)]))) == [source]
 
 
 def test_what_belongs_to_a_log_is_not_left_over(tmp_path: Path) -> None:

@@ -9,8 +9,11 @@ import pyarrow as pa
 import pytest
 
 from agentkv_trace.errors import InputError
+from agentkv_trace.ingest.discover import default_logs
 from agentkv_trace.ingest.mini_swe import calls, paths
 from agentkv_trace.notes import Notes
+from agentkv_trace.trace.build import TraceBuilder
+from agentkv_trace.trace.tokenizers import load
 from mini_logs import AT, answer, completion, mini, observed, system, user, words, write
 
 if TYPE_CHECKING:
@@ -219,6 +222,20 @@ def test_how_a_run_ended_does_not_matter(status: str, tmp_path: Path) -> None:
     assert len(found) == 2
 
 
+def test_models_that_take_turns_have_prompts_of_their_own(tmp_path: Path) -> None:
+    messages = [system(), user("mend it")]
+    for number, name in enumerate(["sail-1", "rope-2", "sail-1"]):
+        messages += [answer(number, f"step {number}", model_name=name), observed(number, "planks")]
+    path = write(tmp_path, "a.traj.json", mini(messages))
+    found, _ = read(path)
+    assert [call.model for call in found] == ["sail-1", "rope-2", "sail-1"]
+    with TraceBuilder(load("bytes")) as builder:
+        for call in found:
+            builder.add(call)
+        trace = builder.finish({})
+    assert trace.array("base").tolist() == [-1, -1, 0]
+
+
 def test_images_are_sized_by_their_pixels(tmp_path: Path) -> None:
     head = "iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAYAAACqaXHe"
     parts = [
@@ -300,6 +317,12 @@ def test_trajectories_are_told_by_their_content(tmp_path: Path) -> None:
     write(tmp_path, "other.json", {"info": {"model_stats": {}}, "trajectory": [], "history": []})
     (tmp_path / "notes.txt").write_text("hi")
     assert paths.find(tmp_path) == sorted([new, bare, oldest])
+
+
+def test_the_last_run_is_found_on_this_machine(tmp_path: Path) -> None:
+    path = write(tmp_path / ".config/mini-swe-agent", "last.traj.json", mini(two_steps()))
+    found = default_logs({"HOME": str(tmp_path)})
+    assert {source.name: files for source, files in found.logs.items()} == {"mini-swe": [path]}
 
 
 def test_roots_follow_the_environment(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ _BEGINS = (
         LANGFUSE,
         re.compile(rb'"observations"\s*:\s*\[|"parentObservationId"\s*:|"usageDetails"\s*:'),
     ),
-    (LITELLM, re.compile(rb'"(litellm_call_id|call_type|model_map_information)"\s*:')),
+    (LITELLM, re.compile(rb'"(litellm_call_id|call_type)"\s*:\s*"')),
     (PAIRS, re.compile(rb'\s*\{\s*"request"\s*:\s*\{.{0,400}"(url|method)"\s*:', re.DOTALL)),
 )
 """For records that are longer than what we see."""
@@ -52,9 +52,17 @@ def form_of(path: Path, head: bytes) -> str | None:
         return next((name for name, test in _TESTS if test(record)), None)
     for name, pattern in _BEGINS:
         found = pattern.match(start) if name in _AT_START else pattern.search(start)
-        if found is not None:
+        if found is not None and not _is_inside(name, start, found.start()):
             return name
     return None
+
+
+def _is_inside(name: str, start: bytes, at: int) -> bool:
+    """Tell whether what looks like a form's mark is in what some other log's messages hold."""
+    if name == LANGFUSE:
+        return b'"traceId"' not in start
+    messages = start.find(b'"messages"')
+    return name == LITELLM and 0 <= messages < at
 
 
 def _first(start: bytes) -> Record | None:

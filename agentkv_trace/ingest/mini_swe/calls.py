@@ -47,8 +47,16 @@ class _Session:
 
     name: str
     model: str | None
-    head: tuple[str | None, ...]
+    chosen: frozenset[str]
+    """Models that took turns, where several did."""
+    about: tuple[str | None, str | None]
+    """Version, and class of the model, from which its tools follow."""
     has_responses: bool
+
+    def head(self, model: str | None) -> tuple[str | None, ...]:
+        """Return what the hidden head of a model's prompts depends on."""
+        version, kind = self.about
+        return SOURCE, version, model, kind
 
 
 def read(
@@ -115,11 +123,12 @@ class _Peek(msgspec.Struct):
 
     object: Any = None
     model: Any = None
+    model_name: Any = None
     extra: Any = None
 
 
-def _models(found: Trajectory) -> Iterator[str | None]:
-    """Yield the model of each response that messages of a file are or hold."""
+def _models(found: Trajectory) -> Iterator[tuple[str | None, str | None]]:
+    """Yield the model of each response that messages are or hold, and the one that was chosen."""
     for raw in found.messages:
         try:
             peek = msgspec.json.decode(raw, type=_Peek)
@@ -127,19 +136,20 @@ def _models(found: Trajectory) -> Iterator[str | None]:
             continue
         inner = table(table(peek.extra).get("response"))
         if peek.object == "response":
-            yield text(peek.model)
+            yield text(peek.model), text(peek.model_name)
         elif inner:
-            yield text(inner.get("model"))
+            yield text(inner.get("model")), text(peek.model_name)
 
 
 def _session(found: Trajectory, name: str) -> _Session:
     info = table(found.info)
     config = table(info.get("config"))
     models = list(_models(found))
-    model = text(table(config.get("model")).get("model_name")) or next(filter(None, models), None)
-    # Tools follow from the class of the model.
-    head = (SOURCE, text(info.get("mini_version")), model, text(config.get("model_type")))
-    return _Session(name, model, head, bool(models))
+    named = text(table(config.get("model")).get("model_name"))
+    model = named or next((model for model, _ in models if model is not None), None)
+    chosen = frozenset(name for _, name in models if name is not None)
+    about = text(info.get("mini_version")), text(config.get("model_type"))
+    return _Session(name, model, chosen, about, bool(models))
 
 
 def _response(message: Record) -> Record:
@@ -153,7 +163,8 @@ def _calls(
     found: Trajectory, name: str, prompts: Prompts, notes: Notes, path: Path
 ) -> Iterator[LoggedCall]:
     session = _session(found, name)
-    place = prompts.head(*session.head)
+    # Each model has a cache, and so a prompt, of its own.
+    places = {name: prompts.head(*session.head(name)) for name in (session.model, *session.chosen)}
     clock = _Clock()
     for each in document.each(found.messages, notes, path):
         message = table(each)
@@ -169,10 +180,13 @@ def _calls(
         if is_answer or response or _is_error(extra):
             # A reply in a wrong form is not kept: only the error that it led to is sent.
             said = sent if is_answer else _reply(response, extra)
-            yield _call(session, place, prompts.after(place, said), response, clock, extra, notes)
+            model = text(message.get("model_name"))
+            model = model if model in session.chosen else session.model
+            ends = places[model], prompts.after(places[model], said)
+            yield _call(session, model, ends, response, clock, extra, notes)
         else:
             clock.see_input(extra)
-        place = prompts.after(place, sent)
+        places = {name: prompts.after(place, sent) for name, place in places.items()}
 
 
 def _is_error(extra: Record) -> bool:
@@ -242,14 +256,15 @@ class _Clock:
 
 def _call(
     session: _Session,
-    prompt: Place,
-    path: Place,
+    model: str | None,
+    ends: tuple[Place, Place],
     response: Record,
     clock: _Clock,
     extra: Record,
     notes: Notes,
 ) -> LoggedCall:
     start_us, end_us, time_source = clock.span(extra, response)
+    prompt, path = ends
     call = LoggedCall(
         session=session.name,
         source=SOURCE,
@@ -259,7 +274,7 @@ def _call(
         start_us=start_us,
         end_us=end_us,
         time_source=time_source,
-        model=session.model,
+        model=model,
         fidelity=prompt.fidelity,
     )
     if (usage := usage_of(response.get("usage"))) is not None:

@@ -53,7 +53,7 @@ _MARKERS = (
 def members(path: Path) -> Iterator[Member]:
     """Yield a transcript, and what stands beside that of a sub-agent."""
     top = path.parent
-    if SUB_AGENTS in path.parts:
+    if path.name.startswith("agent-") and SUB_AGENTS in path.parts:
         while top.name != SUB_AGENTS:
             top = top.parent
         top = top.parent.parent
