@@ -86,12 +86,21 @@ class Trace:
         return np.nan_to_num(found, nan=-1).astype(np.int32) if values.null_count else found  # type: ignore[no-any-return]
 
     def codes(self, column: str) -> tuple[npt.NDArray[np.int32], list[str]]:
-        """Return a string column as int32[calls] codes (null as -1) and their names."""
+        """Return a string column as int32[calls] codes (null as -1) and their names.
+
+        Every name is in use, also where the trace is part of another.
+        """
         values = self.table[column].unify_dictionaries().combine_chunks()
         codes = values.indices.to_numpy(zero_copy_only=False)
         if values.null_count:
             codes = np.nan_to_num(codes, nan=-1).astype(np.int32)
-        return codes, values.dictionary.to_pylist()
+        names = values.dictionary.to_pylist()
+        used = np.bincount(codes + 1, minlength=len(names) + 1)[1:] > 0
+        if not used.all():
+            number = np.append(np.cumsum(used, dtype=np.int32) - 1, np.int32(-1))
+            codes = number[codes]
+            names = [name for name, is_used in zip(names, used.tolist(), strict=True) if is_used]
+        return codes, names
 
     def frame(self) -> pl.DataFrame:
         """Return the columns as a polars DataFrame."""

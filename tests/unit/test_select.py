@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 
 from agentkv_trace.errors import InputError
-from agentkv_trace.trace.select import parse_time
+from agentkv_trace.trace.select import parse_time, select
+from replays import trace_of
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
@@ -30,3 +32,12 @@ def test_times(text: str, iso: str) -> None:
 def test_other_times_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="write it like"):
         parse_time(text, NOON)
+
+
+def test_names_of_calls_left_out_are_gone() -> None:
+    trace = trace_of([[1], [2], [3], [1, 4]], sessions=["a", "b", "c", "a"])
+    kept = select(trace, np.array([True, False, True, True]))
+    codes, names = kept.codes("session")
+    assert names == ["a", "c"]
+    assert codes.tolist() == [0, 1, 0]
+    assert codes.dtype == np.int32
