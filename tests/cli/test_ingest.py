@@ -37,6 +37,21 @@ def test_the_samples_become_a_trace(out: Path, capsys: pytest.CaptureFixture[str
     assert len(read_trace(out)) == 220
 
 
+def test_files_that_no_source_knows_are_named(
+    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    shutil.copy(LOG, folder)
+    for number in range(5):
+        (folder / f"note {number}.txt").write_text("dear diary")
+    assert main(["ingest", str(folder), "-o", str(out)]) == 0
+    said = capsys.readouterr().err
+    assert said.count("no log that we know (it begins with text that is not JSON)") == 3
+    assert "left out: 2 more files" in said
+    assert "diary" not in said
+
+
 def test_neither_the_order_of_names_nor_the_number_of_jobs_matters(tmp_path: Path) -> None:
     logs = sorted(map(str, SAMPLES.rglob("*.jsonl")))
     for name, given in (("a", logs), ("b", logs[::-1]), ("c", [*logs, str(SAMPLES)])):

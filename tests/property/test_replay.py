@@ -136,18 +136,10 @@ def one_by_one(made: Calls):
     return trace_of(keys, sessions=[str(s) for s in made.sessions], tail=3)
 
 
-@pytest.mark.parametrize("name", [name for name in BACKENDS if not name.startswith("sglang")])
-@given(made=calls(most=12), room=st.integers(0, 12), host=st.integers(1, 30))
-def test_calls_one_by_one_hit_as_the_tiers_say(name, made, room, host) -> None:
-    if not made.paths:
-        return
-    trace = one_by_one(made)
+def same_as_tiers(trace, name, tokens, host) -> None:
+    """Compare calls that do not overlap with what `tiers/` says of them, call by call."""
     backend = find_backend(name)
     engine = backend.replay != "ideal"
-    longest = max(made.prompts) + 2
-    tokens = (longest + room + engine) * CHUNK
-    # The ideal stack lets a path longer than the tier push out its own tail, chunk by chunk.
-    host = max(host, longest) if name == "ideal" else host
     found = Load(trace, Timeline(kind="recorded")).run(
         Setting(
             backend=backend,
@@ -167,6 +159,78 @@ def test_calls_one_by_one_hit_as_the_tiers_say(name, made, room, host) -> None:
     assert found.done.restored[order].tolist() == use.restored.tolist()
     assert found.summary()["written_tokens"] == use.written.sum()
     assert found.counts[1, 4] * CHUNK == use.evicted.sum()
+
+
+@pytest.mark.parametrize("name", [name for name in BACKENDS if not name.startswith("sglang")])
+@given(made=calls(most=12), room=st.integers(0, 12), host=st.integers(1, 30))
+def test_calls_one_by_one_hit_as_the_tiers_say(name, made, room, host) -> None:
+    if not made.paths:
+        return
+    trace = one_by_one(made)
+    engine = find_backend(name).replay != "ideal"
+    longest = max(made.prompts) + 2
+    tokens = (longest + room + engine) * CHUNK
+    # The ideal stack lets a path longer than the tier push out its own tail, chunk by chunk.
+    host = max(host, longest) if name == "ideal" else host
+    same_as_tiers(trace, name, tokens, host)
+
+
+@st.composite
+def turns(draw: st.DrawFn) -> tuple[list[list[int]], list[str]]:
+    """Draw prompts of sessions that take turns and grow from a shared head: far more is evicted."""
+    count = draw(st.integers(2, 4))
+    paths = [[1, 2] for _ in range(count)]
+    prompts, names, fresh = [], [], 10
+    for who in draw(st.lists(st.integers(0, count - 1), min_size=6, max_size=18)):
+        grown = draw(st.integers(1, 3))
+        paths[who] = [*paths[who], *range(fresh, fresh + grown)]
+        fresh += grown
+        prompts.append(paths[who])
+        names.append(f"s{who}")
+    return prompts, names
+
+
+@pytest.mark.parametrize("name", [name for name in BACKENDS if not name.startswith("sglang")])
+@given(drawn=turns(), room=st.integers(0, 8), host=st.integers(1, 30))
+def test_sessions_that_take_turns_hit_as_the_tiers_say(name, drawn, room, host) -> None:
+    prompts, names = drawn
+    engine = find_backend(name).replay != "ideal"
+    longest = max(map(len, prompts))
+    same_as_tiers(
+        trace_of(prompts, sessions=names, tail=3),
+        name,
+        (longest + 1 + room + engine) * CHUNK,
+        max(host, longest) if name == "ideal" else host,
+    )
+
+
+@given(turns(), st.integers(0, 8), st.integers(1, 6), st.data())
+def test_the_engine_with_a_pool_that_is_short(drawn, room, step, data) -> None:
+    prompts, _ = drawn
+    size = len(prompts)
+    outputs = data.draw(
+        st.lists(st.sampled_from([1, 2, 5, 9]), min_size=size, max_size=size), label="outputs"
+    )
+    gaps = data.draw(st.lists(st.integers(0, 3), min_size=size, max_size=size), label="gaps")
+    starts = np.cumsum(gaps).tolist()
+    trace = trace_of(
+        prompts, sessions=[f"{i:02}" for i in range(size)], starts=starts, outputs=outputs
+    )
+    capacity = max(map(len, prompts)) + room
+    load = Load(trace, Timeline(kind="recorded"))
+    found = load.run(pool(capacity, speed=STEPS, step_tokens=step * CHUNK))
+    twin = ReplayTwin(
+        [
+            {"path": chunks_of(p), "prompt": len(p), "output": o, "at": float(s - starts[0])}
+            for p, o, s in zip(prompts, outputs, starts, strict=True)
+        ],
+        capacity,
+        step,
+    )
+    hits, ends = twin.run()
+    order = np.argsort(found.call)
+    assert found.done.gpu[order].tolist() == [hits[i] * CHUNK for i in range(size)]
+    np.testing.assert_allclose(found.done.ended[order], [ends[i] for i in range(size)])
 
 
 @given(

@@ -128,6 +128,13 @@ def test_the_same_report_makes_the_same_page() -> None:
     assert render(made(traces()["normal"])) == render(made(traces()["normal"]))
 
 
+def test_a_chart_without_values_has_no_legend_and_no_hint() -> None:
+    text = render(made(traces()["empty"]))
+    assert '<div class="legend"' not in text
+    assert "use the arrow keys" not in text
+    assert '<div class="legend"' in render(made(traces()["normal"]))
+
+
 def test_many_sessions_are_summed_up() -> None:
     trace = trace_of([[n] for n in range(80)], sessions=[f"s{n}" for n in range(80)])
     words = Page(render(made(trace))).words

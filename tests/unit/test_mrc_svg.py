@@ -16,6 +16,8 @@ from agentkv_trace.trace.store import write_trace
 from replays import trace_of
 
 TRACE = trace_of([[1, 2], [3], [1, 2, 4], [3, 5], [1, 2]], sessions=["a", "b", "a", "b", "c"])
+TRACE_COLD = 5 / 10
+"""Of 2 + 1 + 3 + 2 + 2 references, five are to a chunk that is new."""
 
 
 def result(**fields) -> MrcResult:
@@ -54,7 +56,12 @@ def test_any_name_is_a_word(name) -> None:
 
 
 def test_marks_stand_at_their_capacity() -> None:
-    assert curve_figure(result(), [Mark("40GiB", 64.0)]).marks[0].value == 64
+    made = curve_figure(result(), [Mark("40GiB", 64.0), Mark("1TiB", 1024.0)])
+    assert [mark.value for mark in made.marks] == [64, 1024]
+    (series,) = made.series
+    # The curve is drawn as far as the marks.
+    assert series.x == (16, 32, 64, 128, 1024)
+    assert series.y[-1] == TRACE_COLD
 
 
 def test_the_command_writes_it(tmp_path) -> None:

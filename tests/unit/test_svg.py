@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agentkv_trace.report.charts.axis import Axis, log_axis
 from agentkv_trace.report.charts.figure import Figure, Lane, Mark, Series
-from agentkv_trace.report.charts.svg import NARROW, WIDE, box_of, draw
+from agentkv_trace.report.charts.svg import NARROW, WIDE, box_of, chart_style, draw
 
 SVG = "{http://www.w3.org/2000/svg}"
 SHARE = Axis("", 0.0, 1.0, lambda value: f"{100 * value:.0f}%")
@@ -144,6 +144,51 @@ def test_names_of_marks_lie_on_no_other(width) -> None:
             assert other != y or high <= a or b <= low
 
 
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_names_of_levels_lie_on_no_other(width) -> None:
+    levels = (0.001, 0.5, 0.97, 0.98, 0.99, 1.0)
+    names = tuple(Mark(f"level {n}", y, level=True) for n, y in enumerate(levels))
+    made = figure(Series("s", (1.0, 512.0), (1.0, 0.0)), marks=names)
+    box = box_of(made, width)
+    shown = [each for each in parsed(made, width).iter(f"{SVG}text") if each.text.startswith("lev")]
+    at = {each.text: float(each.get("y")) for each in shown}
+    assert sorted(at, key=at.get) == [mark.name for mark in reversed(names)]
+    heights = sorted(at.values())
+    assert min(np.diff(heights)) >= 12.9
+    assert heights[0] >= box.top
+    assert heights[-1] <= box.bottom
+    for each in shown:
+        wide = 7 * len(each.text)
+        x = float(each.get("x"))
+        assert x + (0 if each.get("text-anchor") == "end" else wide) <= width
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_a_long_name_is_cut_to_the_drawing(width) -> None:
+    long = "x" * 300
+    marks = (Mark(long, 20.0), Mark(long, 400.0), Mark(long, 0.5, level=True))
+    made = figure(Series(long, (1.0, 512.0), (1.0, 0.0)), marks=marks)
+    shown = [
+        each for each in parsed(made, width, alone=True).iter(f"{SVG}text") if "x…" in each.text
+    ]
+    assert len(shown) == 4
+    for each in shown:
+        x, wide = float(each.get("x")), 7 * len(each.text)
+        low = x - wide if each.get("text-anchor") == "end" else x
+        assert low >= 0
+        assert low + wide <= width
+
+
+def test_a_band_follows_its_line() -> None:
+    band = ((0.8, 1.0), (0.1, 0.3))
+    svg = parsed(figure(Series("s", (1.0, 2.0), (0.9, 0.2), band=band)))
+    (outline,) = paths(svg, "band")
+    assert len(re.split("[ML]", outline)) - 1 == 4
+    svg = parsed(figure(Series("s", (1.0, 2.0), (0.9, 0.2), "step", band=band)))
+    (outline,) = paths(svg, "band")
+    assert len(re.split("[ML]", outline)) - 1 == 6
+
+
 def test_lanes_and_bands_are_drawn() -> None:
     series = Series("s", (1.0, 2.0), (0.5, 0.5), band=((0.4, 0.6), (0.4, 0.6)))
     svg = parsed(figure(series, lanes=(Lane("thrashes", ((1.0, 1.5), (1.8, 2.0))),)))
@@ -157,3 +202,30 @@ def test_a_file_of_its_own_has_style_title_and_legend() -> None:
     assert next(svg.iter(f"{SVG}style")).text
     assert {"Title", "one <&>", "two"} <= set(texts(svg))
     assert svg.get("role") == "img"
+
+
+def luminance(colour: str) -> float:
+    """Return the relative luminance that WCAG defines for `#rrggbb`."""
+    parts = (int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5))
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_colours_have_contrast_in_every_scheme() -> None:
+    schemes = re.findall(r"\.chart \{([^}]*--ink[^}]*)\}", chart_style())
+    assert len(schemes) == 3  # light, dark, print
+    for scheme in schemes:
+        colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{3,6})\b", scheme))
+        whole = {
+            name: each if len(each) == 7 else "#" + "".join(2 * digit for digit in each[1:])
+            for name, each in colours.items()
+        }
+        paper = luminance(whole["paper"])
+        for name in ("ink", "faint", "warn", *(f"c{n}" for n in range(8))):
+            low, high = sorted((paper, luminance(whole[name])))
+            assert (high + 0.05) / (low + 0.05) >= 4.5, name
+
+
+def test_no_two_series_have_the_same_dash() -> None:
+    dashes = re.findall(r"--d: ([^;]+);", chart_style())
+    assert len(set(dashes)) == 8

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agentkv_trace.report.charts.axis import log_axis
 from agentkv_trace.report.charts.figure import Figure, Mark, Series
 from agentkv_trace.report.charts.figures import SHARE
 from agentkv_trace.report.charts.svg import COLOURS, WIDE, draw
+from agentkv_trace.report.mrc import REPLAYED
 from agentkv_trace.report.units import format_bytes
 
 if TYPE_CHECKING:
@@ -24,9 +26,13 @@ def to_svg(result: MrcResult, marks: Sequence[Mark] = ()) -> str:
 def curve_figure(result: MrcResult, marks: Sequence[Mark] = ()) -> Figure:
     """Return the figure: one series, with the band of its sampling error, or one per group.
 
-    At most as many groups as there are colours, those with most prompt tokens.
+    At most as many groups as there are colours, those with most prompt tokens. The curve goes
+    through every mark, unless its engine knows some capacities only.
     """
     curve = result.curve
+    if marks and curve.engine not in REPLAYED:
+        asked = (int(mark.value) // curve.chunk_tokens for mark in marks)
+        result = replace(result, capacities=tuple(sorted({*result.capacities, *asked})))
     series = [_series("all calls", result.points(), curve.sampling)]
     if result.groups:
         largest = sorted(result.groups.items(), key=lambda each: -each[1].prompt_tokens)

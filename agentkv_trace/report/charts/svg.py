@@ -12,10 +12,19 @@ from importlib.resources import files
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from agentkv_trace.report.charts.labels import (
+    CHAR,
+    cut,
+    legend_rows,
+    room,
+    rows_of_marks,
+    spread,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agentkv_trace.report.charts.figure import Figure, Mark, Series
+    from agentkv_trace.report.charts.figure import Figure, Series
 
 WIDE, NARROW = 760, 360
 """Widths in pixels: beside text, and on a phone."""
@@ -23,12 +32,13 @@ WIDE, NARROW = 760, 360
 COLOURS = 8
 """Series have as many colours and dashes; further ones begin again."""
 
-_CHAR = 6.7  # of 12 px sans serif, on average
 _LINE = 16
 _PLOT = 240
 _LANE, _STRIP = 22, 7
 """Of a lane in all, and of its strip below its name."""
 _LEFT, _RIGHT = 58, 14
+_BESIDE, _LEADER = 170, 22
+"""Room for the names of levels beside the plot, and for the lines that lead to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +65,20 @@ def box_of(figure: Figure, width: int = WIDE, *, alone: bool = False) -> Box:
 class _Drawing:
     def __init__(self, figure: Figure, width: int, *, alone: bool) -> None:
         self.figure, self.width, self.alone = figure, width, alone
-        self.legend = _legend_rows(figure, width) if alone else []
-        self.labels = _label_rows(figure, width)
+        self.legend = legend_rows(figure, width) if alone else []
+        self.levels = [mark for mark in figure.marks if mark.level]
+        # Names of levels stand beside the plot where there is room for them.
+        names = [len(mark.name) * CHAR for mark in self.levels]
+        self.beside = bool(names) and width >= WIDE
+        right = _RIGHT + (min(max(names), _BESIDE) + _LEADER if self.beside else 0)
+        self.inside = width - _LEFT - right
+        self.labels = rows_of_marks(figure, _LEFT, self.inside)
         rows = 1 + max((row for row, _, _ in self.labels), default=-1)
-        top = 12 + _LINE * (bool(figure.y.label) + rows + (1 + len(self.legend) if alone else 0))
+        above = rows + bool(figure.y.label) + (1 + len(self.legend) if alone else 0)
+        top = 18 + _LINE * above
         bottom = top + _PLOT
         below = _LANE * len(figure.lanes) + (2 if figure.x.under else 1) * _LINE + 26
-        self.box = Box(_LEFT, width - _RIGHT, top, bottom, bottom + below)
+        self.box = Box(_LEFT, width - right, top, bottom, bottom + below)
 
     def svg(self) -> str:
         figure, box = self.figure, self.box
@@ -108,16 +125,17 @@ class _Drawing:
             parts.append(f'<path class="grid" d="M{_n(box.left)} {y}H{_n(box.right)}"/>')
             parts.append(_text(box.left - 6, self.py(value) + 4, figure.y.form(value), "", "end"))
         if figure.y.label:
-            above = box.top - 8 - _LINE * (1 + max((row for row, _, _ in self.labels), default=-1))
+            above = box.top - 14 - _LINE * (1 + max((row for row, _, _ in self.labels), default=-1))
             parts.append(_text(box.left - 50, above, figure.y.label, "", "start"))
         base = box.bottom + _LANE * len(figure.lanes)
         for value in figure.x.ticks(int((box.right - box.left) // 78)):
             x = self.px(value)
             parts.append(f'<path class="grid" d="M{_n(x)} {_n(box.top)}V{_n(base + 4)}"/>')
-            near = _anchor(x, len(figure.x.form(value)) * _CHAR, box)
-            parts.append(_text(x, base + _LINE, figure.x.form(value), "", near))
-            if figure.x.under:
-                parts.append(_text(x, base + 2 * _LINE, figure.x.under(value), "quiet", near))
+            words = [figure.x.form(value), figure.x.under(value) if figure.x.under else ""]
+            near = _anchor(x, max(map(len, words)) * CHAR, self.width)
+            parts.append(_text(x, base + _LINE, words[0], "", near))
+            if words[1]:
+                parts.append(_text(x, base + 2 * _LINE, words[1], "quiet", near))
         middle = (box.left + box.right) / 2
         parts.append(_text(middle, box.height - 6, figure.x.label, "", "middle"))
         parts.append(f'<path class="axis" d="M{_n(box.left)} {_n(box.bottom)}H{_n(box.right)}"/>')
@@ -158,10 +176,27 @@ class _Drawing:
         """Return the names of marks and lanes, on top of all lines."""
         box, parts = self.box, []
         for row, mark, anchor in self.labels:
-            x = self.px(mark.value) + (-4 if anchor == "end" else 4)
-            parts.append(_text(x, self._label_y(row), mark.name, "halo", anchor))
-        for y, name in _spread([(self.py(m.value), m.name) for m in self.figure.marks if m.level]):
-            parts.append(_text(box.right - 4, max(y - 4, box.top + 10), name, "halo", "end"))
+            x = self.px(mark.value)
+            name = cut(mark.name, room(x - box.left, anchor, _LEFT, self.inside))
+            x += -4 if anchor == "end" else 4
+            parts.append(_text(x, self._label_y(row), name, "halo", anchor))
+        places = [self.py(mark.value) for mark in self.levels]
+        shift = 0 if self.beside else -9
+        for mark, at, y in zip(
+            self.levels,
+            places,
+            spread([y + shift for y in places], box.top + 4, box.bottom - 4),
+            strict=True,
+        ):
+            if self.beside:
+                end = box.right + _LEADER - 4
+                parts.append(
+                    f'<path class="lead" d="M{_n(box.right)} {_n(at)}L{_n(end)} {_n(y)}"/>'
+                    + _text(end + 4, y + 4, cut(mark.name, _BESIDE), "", "start")
+                )
+            else:
+                name = cut(mark.name, self.inside)
+                parts.append(_text(box.right - 4, y + 4, name, "halo", "end"))
         for row, lane in enumerate(self.figure.lanes):
             y = self._lane_y(row) + 10
             parts.append(_text(box.left + 4, y, lane.name, "small", "start"))
@@ -169,7 +204,7 @@ class _Drawing:
 
     def _label_y(self, row: int) -> float:
         rows = 1 + max(row for row, _, _ in self.labels)
-        return self.box.top - _LINE * (rows - row - 1) - 4
+        return self.box.top - _LINE * (rows - row - 1) - 8
 
     def _lane_y(self, row: int) -> float:
         return self.box.bottom + 4 + row * _LANE
@@ -189,7 +224,9 @@ class _Drawing:
             lower = [
                 (x, self.py(low)) for (x, _), (low, _) in zip(places, series.band, strict=True)
             ]
-            outline = [*_stairs(upper), *reversed(_stairs(lower))]
+            if series.shape == "step":
+                upper, lower = _stairs(upper), _stairs(lower)
+            outline = [*upper, *reversed(lower)]
             parts.append(f'<path class="band" d="{_line(outline)}Z"/>')
         if series.shape == "bars":
             parts += self._bars(series)
@@ -232,48 +269,6 @@ def chart_style() -> str:
     return files(__package__).joinpath("chart.css").read_text(encoding="utf-8")
 
 
-def _label_rows(figure: Figure, width: int) -> list[tuple[int, Mark, str]]:
-    """Give each mark of the x axis a row in which its name overlaps no other, and a side."""
-    inside = width - _LEFT - _RIGHT
-    ends: list[list[tuple[float, float]]] = []
-    found = []
-    for mark in sorted((m for m in figure.marks if not m.level), key=lambda m: m.value):
-        x, wide = figure.x.at(mark.value) * inside, len(mark.name) * _CHAR + 10
-        anchor = "end" if x + wide > inside and x - wide > -_LEFT else "start"
-        low, high = (x - wide, x) if anchor == "end" else (x, x + wide)
-        row = next(
-            (n for n, taken in enumerate(ends) if all(high < a or low > b for a, b in taken)),
-            len(ends),
-        )
-        if row == len(ends):
-            ends.append([])
-        ends[row].append((low, high))
-        found.append((row, mark, anchor))
-    return found
-
-
-def _legend_rows(figure: Figure, width: int) -> list[list[tuple[float, int, str]]]:
-    rows: list[list[tuple[float, int, str]]] = []
-    x = float(width)
-    for number, series in enumerate(figure.series):
-        wide = 28 + len(series.name) * _CHAR + 18
-        if x + wide > width:
-            rows.append([])
-            x = 12.0
-        rows[-1].append((x, number, series.name))
-        x += wide
-    return rows
-
-
-def _spread(labels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
-    """Move labels apart that would lie on each other."""
-    found: list[tuple[float, str]] = []
-    for y, name in sorted(labels):
-        y = max(y, found[-1][0] + 13) if found else y
-        found.append((y, name))
-    return found
-
-
 def _pieces(places: Sequence[tuple[float, float | None]]) -> list[list[tuple[float, float]]]:
     """Split a line where it has gaps."""
     pieces: list[list[tuple[float, float]]] = [[]]
@@ -300,8 +295,8 @@ def _line(points: Sequence[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{_n(x)} {_n(y)}" for x, y in points)
 
 
-def _anchor(x: float, wide: float, box: Box) -> str:
-    return "end" if x + wide / 2 > box.right + _RIGHT else "middle"
+def _anchor(x: float, wide: float, width: float) -> str:
+    return "end" if x + wide / 2 > width else "middle"
 
 
 def _text(x: float, y: float, words: str, kind: str, anchor: str) -> str:

@@ -131,12 +131,14 @@ def _figure(figure: Figure) -> str:
         for number, series in enumerate(figure.series)
     )
     legend = f'<div class="legend" role="group" aria-label="Series">{buttons}</div>'
+    known = any(y is not None for series in figure.series for y in series.y)
+    hint = _HINT if known else ""
     table = _table(figure.head, [(row, "") for row in figure.rows], figure.title)
     return _section(
         figure.title,
         f'<figure data-chart="{figure.key}"><figcaption>{_e(figure.words)}</figcaption>{charts}'
-        f"{legend if len(figure.series) > 1 else ''}"
-        f'<div class="readout" aria-live="polite" data-hint="{_HINT}">{_HINT}</div>'
+        f"{legend if known and len(figure.series) > 1 else ''}"
+        f'<div class="readout" aria-live="polite" data-hint="{hint}">{hint}</div>'
         f'<script type="application/json">{_data(_readings(figure))}</script>'
         f"<details><summary>Table: {_e(figure.title)}</summary>{table}</details></figure>",
     )
@@ -231,7 +233,9 @@ def _broken(detail: Detail) -> str:
         for each in detail.broken
     ]
     numeric = [False, False, True, True, True, True]
-    return _table(head, body, "Most lost tokens first; `explain` names the calls", numeric)
+    return _table(
+        head, body, "Most lost tokens first; agentkv-trace explain names the calls", numeric
+    )
 
 
 def _table(
