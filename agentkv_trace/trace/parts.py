@@ -45,6 +45,7 @@ MAX_READ = 1 << 17
 
 _MASK = (1 << 32) - 1
 _LABELS = {
+    b"head": "head",
     b"environment": "environment",
     b"image": "image",
     b"file": "image",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def read(
     files: Sequence[Path], notes: Notes, on_bytes: Callable[[int], None] | None = None
 ) -> Iterator[LoggedCall]:
-    """Yield the calls of transcripts, file by file, a session's before its sub-agents'.
+    """Yield the calls of transcripts, file by file.
 
     A response that several files hold is a call of one of them. A file that cannot be read is
     skipped and counted, and never loses the others. `on_bytes` is told how much was read, in

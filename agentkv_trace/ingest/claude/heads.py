@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from agentkv_trace.trace.call import Node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
 BEFORE_SNAPSHOT = 1400
 """Tokens of the system prompt from the marker before its last part to what changes in that part.
@@ -58,18 +58,22 @@ class Epoch:
         """Return the node that ends the first `depth` tokens, one of the cuts."""
         if self.donor is not None and depth <= self.depth:
             return self.donor._end(depth)
-        node = self._ends.get(depth)
-        if node is None:
-            at = self.depth if self.donor is not None else 0
-            earlier = [cut for cut in self._cuts if at < cut < depth]
-            start = max(earlier, default=at)
-            if start == 0:
-                node = Node.head("claude", *self.group, self.first, typical_tokens=depth)
-            else:
-                identity = b"head\0%s\0%d" % (self.first.encode(), start)
-                node = self._end(start).opaque(identity, depth - start)
-            self._ends[depth] = node
-        return node
+        if depth in self._ends:
+            return self._ends[depth]
+        start = self.depth if self.donor is not None else 0
+        for cut in (*sorted(cut for cut in self._cuts if start < cut < depth), depth):
+            if cut not in self._ends:
+                self._ends[cut] = self._piece(start, cut)
+            start = cut
+        return self._ends[depth]
+
+    def _piece(self, start: int, end: int) -> Node:
+        """Return the node that ends the tokens from one cut to the next."""
+        if start == 0:
+            return Node.head("claude", *self.group, self.first, typical_tokens=end)
+        identity = b"head\0%s\0%d" % (self.first.encode(), start)
+        before = self._ends.get(start)
+        return (before or self._end(start)).opaque(identity, end - start)
 
     def attach(self, donor: Epoch, depth: int) -> None:
         """Share the first `depth` tokens with another head."""
@@ -88,13 +92,18 @@ def link(epochs: Iterable[Epoch]) -> None:
     for epoch in ordered:
         groups.setdefault(epoch.group, []).append(epoch)
     for group in groups.values():
+        latest: dict[str, Epoch] = {}
         for at, epoch in enumerate(group):
-            donor, depth = _donor(epoch, group[:at], group[at + 1 : at + 1 + _AT_ONCE])
+            donor, depth = _donor(epoch, group, at, latest)
             if donor is not None:
                 epoch.attach(donor, depth)
+            latest[epoch.folder] = epoch
 
 
-def _donor(epoch: Epoch, earlier: list[Epoch], later: list[Epoch]) -> tuple[Epoch | None, int]:
+def _donor(
+    epoch: Epoch, group: Sequence[Epoch], at: int, latest: Mapping[str, Epoch]
+) -> tuple[Epoch | None, int]:
+    """Return from whom an epoch read and how much; `latest` are those before it, by folder."""
     before = epoch.before
     if not epoch.read:
         same_kind = before is not None and before.group == epoch.group
@@ -102,9 +111,12 @@ def _donor(epoch: Epoch, earlier: list[Epoch], later: list[Epoch]) -> tuple[Epoc
     if before is not None and before.group == epoch.group:
         least = before.size - CONTEXT_TOKENS
         return before, max(epoch.read, min(epoch.read + BEFORE_SNAPSHOT, least))
+    if epoch.folder in latest:
+        return latest[epoch.folder], epoch.read
     # Of sessions that began at once, the first answered is not always the first sent.
     soon = epoch.start_us + _SOON_US
+    later = group[at + 1 : at + 1 + _AT_ONCE]
     beside = [one for one in later if not one.read and one.start_us <= soon]
-    nearest = [*reversed(earlier), *beside]
-    same = [one for one in nearest if one.folder == epoch.folder] or nearest
-    return (same[0] if same else None), epoch.read
+    same = [one for one in beside if one.folder == epoch.folder]
+    nearest = [*same, *group[max(at - 1, 0) : at], *beside]
+    return (nearest[0] if nearest else None), epoch.read

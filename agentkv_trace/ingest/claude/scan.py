@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -82,6 +83,9 @@ class Scan:
                 self.epochs.setdefault(first, epoch)
             for session, listing in file.listing.items():
                 self.listing.setdefault(session, listing)
+        names = [name for _, name in self.agents]
+        self.namesakes = {name for name, count in Counter(names).items() if count > 1}
+        """Sub-agents of several sessions with one name."""
         self._settle_owners()
         link(self.epochs.values())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -54,6 +55,7 @@ class Session:
         self._failed: set[str] = set()
         self._scripted = False
         self._model: dict[str, str | None] = {}
+        self._stamp_us = 0
 
     def feed(self, line: Line) -> None:
         """Take the next line."""
@@ -72,6 +74,7 @@ class Session:
         response = records.call_id(line, head)
         entry, is_new = self._entries.take(line, response, self._last.get(name))
         self._last[name] = entry
+        self._stamp_us = entry.stamp_us or self._stamp_us
         if response is not None:
             self._response(line, head, response, entry, name, is_new)
         elif not is_new:
@@ -215,13 +218,14 @@ class Session:
     def _session_of(self, line: Line, name: str, track: Track) -> tuple[str, str | None]:
         session = text(line.sessionId) or self._file.path.name.split(".")[0]
         if name:
-            return name, session
+            # Names like that of a team's member come back in other sessions.
+            return f"{session}/{name}" if name in self._scan.namesakes else name, session
         if not track.copied:
             return session, None
         origin = text(table(line.forkedFrom).get("sessionId")) or self._origin
         return session, None if origin == session else origin
 
-    @property
+    @cached_property
     def _origin(self) -> str | None:
         """The session whose lines this file begins with, where another file owns them."""
         for response in self._file.responses:
@@ -247,7 +251,7 @@ class Session:
         """Return when a call began, after its newest input, and ended so far."""
         end = entry.stamp_us
         if end is None or response in self._file.restamped:
-            at = (end or 0) + track.own_calls
+            at = (end or self._stamp_us) + track.own_calls
             return Times(at, at, "order_only")
         inputs = [each.stamp_us for each in region.lines if each.stamp_us is not None]
         start = max(inputs) + INPUT_LAG_US if inputs else end
@@ -261,13 +265,12 @@ class Session:
         own = self._scan.owner.get(f"compaction {entry.uuid}") == self._file.path
         if boundary is None or (track.epoch is None and own):
             return
-        kept = self._tree.get(boundary.kept[0]) if boundary.kept else None
-        end = kept.parent if kept is not None else self._tree.get(boundary.tail)
         model = track.pending.model if track.pending is not None else self._model.get(name)
-        region = self._tree.region(end, notes=has_notes(model))
+        region = self._tree.compacted(boundary, notes=has_notes(model))
         took = whole(table(line.compactMetadata).get("durationMs"))
-        at = entry.stamp_us or 0
+        at = entry.stamp_us or self._stamp_us
         start = at - END_LAG_US - took * 1000 if took is not None else _newest(region, at)
+        start = max(0, min(start, at))
         session, parent = self._session_of(line, name, track)
         pending = Pending(
             own=own,
@@ -277,7 +280,7 @@ class Session:
             kind="compaction",
             root=track.epoch.node() if track.epoch is not None else _unknown(line, entry.uuid),
             step=region.step,
-            times=Times(min(start, at), max(start, at - END_LAG_US)),
+            times=Times(start, max(start, at - END_LAG_US)),
         )
         self._model[name] = model
         track.begin(pending, None)
