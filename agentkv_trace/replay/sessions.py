@@ -68,7 +68,8 @@ def sessions_of(
     end = np.require(trace.array("t_end_us"), np.int64, ["C", "W"])
     order = np.lexsort((start, session)).astype(np.int64)
     first = np.searchsorted(session[order], np.arange(parent.size + 1)).astype(np.int64)
-    before = _before(order, first, start, end)
+    by_end = np.lexsort((start, end, session)).astype(np.int64)
+    before = _before(order, by_end, first, start, end)
     froms, tos = [before[before >= 0]], [np.flatnonzero(before >= 0)]
     for child in np.flatnonzero(parent >= 0):
         mine = order[first[child] : first[child + 1]]
@@ -130,17 +131,21 @@ def _parents(trace: Trace) -> NDArray[np.int64]:
 
 
 @kernel
-def _before(order, first, start, end):  # type: ignore[no-untyped-def]
-    """Return the call of its session that each one waits for (-1: none)."""
+def _before(order, by_end, first, start, end):  # type: ignore[no-untyped-def]
+    """Return the call of its session that had ended last when each one began (-1: none)."""
     before = np.full(start.size, -1, np.int64)
+    place = np.empty(start.size, np.int64)
+    for at in range(order.size):
+        place[order[at]] = at
     for session in range(first.size - 1):
-        for at in range(first[session] + 1, first[session + 1]):
+        ended = first[session]
+        for at in range(first[session], first[session + 1]):
             call = order[at]
-            earlier = at - 1
-            while earlier >= first[session] and end[order[earlier]] > start[call]:
-                earlier -= 1
-            if earlier >= first[session]:
-                before[call] = order[earlier]
+            # Of calls without length at one time, each waits for the one before it.
+            while end[by_end[ended]] <= start[call] and place[by_end[ended]] < at:
+                ended += 1
+            if ended > first[session]:
+                before[call] = by_end[ended - 1]
     return before
 
 

@@ -46,8 +46,11 @@ def load_of(part, concurrency, outputs):
 
 
 def replays(file, concurrency, outputs):
-    """Yield each golden run of a kind with the replay of it."""
+    """Yield each golden run of a kind with the replay of it; skip where the list has none."""
     calls, result = read(file)
+    kinds = {(r["concurrency"], r["outputs"] != "one token per request") for r in result["runs"]}
+    if (concurrency, outputs) not in kinds:
+        pytest.skip("the engine was not run so on this list")
     chunk = result["block_tokens"]
     loads: dict = {}
     for run in result["runs"]:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkv_trace.replay.copies import copied_tree
+from agentkv_trace.replay.sessions import sessions_of
 from agentkv_trace.replay.setting import Setting
 from agentkv_trace.replay.simulate import Load
 from agentkv_trace.replay.timeline import Timeline
@@ -393,3 +394,20 @@ def test_one_agent_takes_the_calls_of_a_session_in_order(made: Calls) -> None:
                 done.arrived[family == number].min()
                 >= done.ended[family == number - 1].max() - 1e-6
             )
+
+
+@given(calls())
+def test_calls_wait_for_the_one_of_their_session_that_ended_last(made: Calls) -> None:
+    trace = with_outputs(made)
+    found = sessions_of(trace)
+    waits = dict(zip(found.edge_to.tolist(), found.edge_from.tolist(), strict=True))
+    expected = {}
+    for call in range(len(made.paths)):
+        ended = [
+            (made.ends[other], made.starts[other], other)
+            for other in range(call)
+            if made.sessions[other] == made.sessions[call] and made.ends[other] <= made.starts[call]
+        ]
+        if ended:
+            expected[call] = max(ended)[2]
+    assert waits == expected
