@@ -22,6 +22,8 @@ Kind = Literal["closed-loop", "recorded", "open-loop"]
 Order = Literal["trace", "longest", "random"]
 KINDS = ("closed-loop", "recorded", "open-loop")
 ORDERS = ("trace", "longest", "random")
+MOST_CALLS = 20_000_000
+"""Calls of a load with copies, about: more fit no memory that people have."""
 _EVER = 1 << 40
 
 
@@ -135,6 +137,12 @@ def _picked(
     wanted = timeline.sessions or count
     if timeline.kind == "closed-loop":
         wanted = max(wanted, timeline.agents or 1)
+    if wanted > count and wanted / count * len(trace) > MOST_CALLS:
+        option = "--sessions" if wanted == timeline.sessions else "--agents"
+        raise InputError(
+            f"{option} {wanted}: copies of sessions would make more than {MOST_CALLS:,} calls; "
+            "give less"
+        )
     picked = np.arange(min(count, wanted))
     if wanted > count:
         picked = np.concatenate([picked, draw.integers(0, count, wanted - count)])

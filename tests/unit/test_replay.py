@@ -473,3 +473,9 @@ def test_sums_and_series_agree():
     assert (np.diff(series["time_s"]) >= 0).all()
     assert 0 < summary["gpu_held"] <= summary["gpu_occupancy"] <= 1
     assert summary["ttft_s"]["p50"] <= summary["ttft_s"]["p95"] <= summary["ttft_s"]["p99"]
+
+
+@pytest.mark.parametrize("field", ["agents", "sessions"])
+def test_copies_without_end_are_refused(field):
+    with pytest.raises(InputError, match=f"--{field} 100000000: copies of sessions would make"):
+        Load(sessions(3, 2), Timeline(**{"agents": 2, field: 100_000_000}))
