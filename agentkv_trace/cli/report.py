@@ -163,7 +163,7 @@ def report(
             profile,
             gpus,
             options,
-            detailed=output_format in (ReportFormat.json, ReportFormat.html),
+            detailed=output_format is not ReportFormat.csv,
         )
     if output_format is ReportFormat.table:
         text = terminal.render(

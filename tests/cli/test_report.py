@@ -9,6 +9,7 @@ import pytest
 
 from agentkv_trace.cli.app import main
 from agentkv_trace.trace.store import write_trace
+from replays import trace_of
 from workload_agents import make_agents
 
 if TYPE_CHECKING:
@@ -116,3 +117,14 @@ def test_what_is_wrong_is_said_in_one_line(
     assert out.out == ""
     assert out.err.count("\n") == 1
     assert said in out.err
+
+
+@pytest.mark.parametrize("form", ["table", "markdown"])
+def test_the_trace_is_drawn_over_time(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "trace.parquet"
+    write_trace(trace_of([[1, 2], [1, 2, 3]] * 10, sessions=["a", "b"] * 10), path)
+    asked = ["report", str(path), "--model", "qwen3-8b", "--gpu", "h20", "--format", form]
+    assert main(asked) == 0
+    assert "Live context" in capsys.readouterr().out
