@@ -192,7 +192,9 @@ def _machines(config: Config) -> Machines:
         raise InputError("check: `gpu` needs a model: set `profile`, or give --model")
     fields = ("tp", "kv-dtype", "weight-dtype", "gpu-memory-utilization", "gpu-kv-tokens",
               "kv-bytes-per-token", "recover", "backend", "agents")  # fmt: skip
-    given = {key.replace("-", "_"): config.get(key) for key in fields if config.get(key)}
+    given = {
+        key.replace("-", "_"): config.get(key) for key in fields if config.get(key) is not None
+    }
     host = config.get("host-size")
     options = ReportOptions(**given, host_bytes=(_bytes(host),) if host else ())
     options.check()

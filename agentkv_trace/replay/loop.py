@@ -90,10 +90,16 @@ def _run(sim, series, stride):  # type: ignore[no-untyped-def]
         for at in range(ended):
             if store.free[1] < SPARE:
                 store = _with_room(store)
-            _end(now, sim.ending[at], replica, store, sim)
-            if numbers[FINISHED] % stride == 0 and numbers[SAMPLES] < series.shape[0]:
-                _sample(now, store, sim, series[numbers[SAMPLES]])
+            if (numbers[FINISHED] + 1) % stride == 0 and numbers[SAMPLES] < series.shape[0]:
+                # What held until now; only the sums know of the call that ends.
+                row = series[numbers[SAMPLES]]
                 numbers[SAMPLES] += 1
+                _sample(now, store, sim, row)
+                _end(now, sim.ending[at], replica, store, sim)
+                for i in range(3):
+                    row[7 + i] = sim.numbers[SUM_PROMPT + i]
+            else:
+                _end(now, sim.ending[at], replica, store, sim)
         numbers[TOUCHED] += 1 - fleet.touched[replica]
         fleet.touched[replica] = 1
         fleet.step[replica] = -1.0

@@ -99,8 +99,8 @@ class Result:
             "gpu_occupancy": self._occupancy("resident_chunks"),
             "gpu_held": self._occupancy("held_chunks"),
             "mean_live_tokens": self._mean("live_tokens"),
-            "mean_queue": self._mean("queue"),
-            "mean_running": self._mean("running"),
+            "mean_queue": self._in_all(done.started - done.arrived),
+            "mean_running": self._in_all(done.ended - done.started),
             "preemptions": self.preemptions,
         }
 
@@ -112,6 +112,10 @@ class Result:
         columns["gpu_hit_ratio"] = steps["gpu_tokens"] / total
         columns["host_hit_ratio"] = steps["restored_tokens"] / total
         return columns
+
+    def _in_all(self, seconds: NDArray[np.float64]) -> float | None:
+        """Return how many calls are in a state at a time, from how long each was (Little's law)."""
+        return _ratio(float(seconds[self.served].sum()), self.makespan_s)
 
     def _mean(self, name: str) -> float | None:
         """Return the mean of a series over time."""

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 MAX_NUM_SEQS = 256
 """vLLM's default of calls that run at a time."""
 
+MOST_REPLICAS = 1024
+
 MEMORY_SHARE = 0.7
 """Assumed share of the GPU's memory bandwidth that decoding reaches."""
 
@@ -136,6 +138,8 @@ class Setting:
                 raise InputError(f"{option} {number}: must be at least 1")
         if self.kappa < 0:
             raise InputError(f"--kappa {self.kappa}: must be 0 or more")
+        if self.replicas > MOST_REPLICAS:
+            raise InputError(f"--dp {self.replicas}: must be at most {MOST_REPLICAS}")
         if self.pool_tokens is not None and self.pool_tokens < 1:
             raise InputError(f"a GPU pool of {self.pool_tokens} tokens: give 1 or more")
         if self.host_chunks < 0:

@@ -467,7 +467,10 @@ def test_sums_and_series_agree():
     )
     assert series["prompt_tokens"][-1] == summary["prompt_tokens"]
     assert series["gpu_tokens"][-1] == summary["gpu_tokens"]
-    assert series["live_tokens"][-1] == 0
+    # The last sample is what held until the last call ended.
+    last = found.done.ended.argmax()
+    assert series["live_tokens"][-1] >= found.prompt[last]
+    assert series["running"][-1] == 1
     assert (series["held_chunks"] <= series["resident_chunks"]).all()
     assert (series["resident_chunks"] <= 900).all()
     assert (np.diff(series["time_s"]) >= 0).all()
@@ -479,3 +482,21 @@ def test_sums_and_series_agree():
 def test_copies_without_end_are_refused(field):
     with pytest.raises(InputError, match=f"--{field} 100000000: copies of sessions would make"):
         Load(sessions(3, 2), Timeline(**{"agents": 2, field: 100_000_000}))
+
+
+def test_running_and_waiting_calls_are_means_over_time():
+    # Two calls arrive at once where one runs at a time, each for as long: of 1 and 1 in all,
+    # one runs always, the other waits half of the time.
+    one = pool(None, speed=STEPS, max_num_seqs=1)
+    found = Load(trace_of([[1], [2]], sessions=["a", "b"], starts=[0, 0]), Timeline(agents=2))
+    summary = found.run(one).summary()
+    assert summary["mean_running"] == pytest.approx(1)
+    assert summary["mean_queue"] == pytest.approx(0.5)
+    series = found.run(one).over_time()
+    assert series["running"].tolist() == [1, 1]
+    assert series["queue"].tolist() == [1, 0]
+
+
+def test_too_many_replicas_are_refused():
+    with pytest.raises(InputError, match="--dp 10000: must be at most 1024"):
+        Load(sessions(1, 1)).run(pool(None, replicas=10_000))

@@ -178,7 +178,9 @@ def test_a_table_over_time_adds_up() -> None:
         "GPU hits", "host hits",
     }  # fmt: skip
     assert 1 <= len(columns["time"].cells) <= replay_rows.MOMENTS
-    assert columns["live context"].cells[-1] == "0"
+    # Each row is what held until a call ended.
+    assert columns["live context"].cells[-1] != "0"
+    assert columns["running"].cells[-1] == "1"
     assert "Over time: H20, agents 1, host 1 GiB" in replay.to_table(REPORTS["series"], 80)
     assert "## Over time: H20, agents 2, host 1 GiB" in replay.to_markdown(REPORTS["series"])
 
