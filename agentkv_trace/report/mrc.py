@@ -165,7 +165,7 @@ def to_markdown(result: MrcResult) -> str:
 
 
 def _escaped(cell: str) -> str:
-    return cell.replace("|", "\\|")
+    return cell.replace("|", "\\|").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def to_table(result: MrcResult, width: int = 80) -> str:

@@ -11,7 +11,7 @@ from agentkv_trace.cli.app import main
 from agentkv_trace.engine.mrc import curves_of_groups, miss_ratio_curve, trace_runs
 from agentkv_trace.report.charts.figure import Mark
 from agentkv_trace.report.charts.mrc import curve_figure, to_svg
-from agentkv_trace.report.mrc import MrcResult
+from agentkv_trace.report.mrc import MrcResult, to_markdown
 from agentkv_trace.trace.store import write_trace
 from replays import trace_of
 
@@ -79,3 +79,10 @@ def test_json_is_as_before(tmp_path, capsys) -> None:
     assert main(["mrc", str(path), "--capacity", "2chunks", "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [point["capacity_chunks"] for point in found["points"]] == [2]
+
+
+def test_a_name_is_no_markup_in_markdown() -> None:
+    groups = {"<img src=x> | y": miss_ratio_curve(TRACE)}
+    text = to_markdown(result(by="session", groups=groups))
+    assert "&lt;img src=x&gt; \\| y" in text
+    assert "<img" not in text
