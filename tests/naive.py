@@ -1034,3 +1034,36 @@ def brought_before(calls, ties):  # type: ignore[no-untyped-def]
             best = max(best, shared_prefix(call["path"][: call["prompt"]], there))
         longest.append(best)
     return longest
+
+
+# --- report: distances by powers of two, sums by session -----------------------------------------
+
+
+def distance_bins(distances):  # type: ignore[no-untyped-def]
+    """Return the share of all references by (above, up to) in chunks, and of cold ones.
+
+    distances: of the chunks of each call, None where a chunk is cold.
+    """
+    every = [each for call in distances for each in call]
+    bins: dict[tuple[int, int], float] = {}
+    for distance in every:
+        if distance is not None:
+            high = 1
+            while high < distance:
+                high *= 2
+            low = high // 2 if high > 1 else 0
+            bins[low, high] = bins.get((low, high), 0) + 1 / len(every)
+    return bins, sum(each is None for each in every) / max(len(every), 1)
+
+
+def session_sums(calls, gpu_hits):  # type: ignore[no-untyped-def]
+    """Return (calls, prompt chunks, chunks seen before, GPU hits in tokens) by session.
+
+    calls: (session, distances of the prompt's chunks, None where cold).
+    """
+    sums = {}
+    for (name, call), hit in zip(calls, gpu_hits, strict=True):
+        count, chunks, seen, gpu = sums.get(name, (0, 0, 0, 0))
+        known = sum(each is not None for each in call)
+        sums[name] = (count + 1, chunks + len(call), seen + known, gpu + hit)
+    return sums

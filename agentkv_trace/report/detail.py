@@ -46,6 +46,7 @@ def build_detail(
         timeline=timeline(trace, runs, cases, recover, timed=timed),
         sessions=_groups(trace, "session", alone),
         models=_groups(trace, "model", alone),
+        sources=_groups(trace, "source", alone),
         broken=_broken(trace),
         methods=_methods(recover),
     )
@@ -111,15 +112,17 @@ def _groups(trace: Trace, column: str, alone: NDArray[np.int64] | None) -> model
     order = order[sums["calls"][order] > 0]
     first = np.zeros(len(names), np.int64)
     first[codes[::-1]] = np.arange(codes.size)[::-1]
-    agents, models = (trace.codes(name) for name in ("agent", "model"))
+    told = {
+        name: trace.codes(name) if column == "session" else None
+        for name in ("agent", "model", "kind")
+    }
 
     def row(at: int) -> model.GroupRow:
         call = first[at]
         return _row(
             names[at],
             {key: int(values[at]) for key, values in sums.items()},
-            agent=_word(agents, call) if column == "session" else None,
-            logged=_word(models, call) if column == "session" else None,
+            {name: _word(codes, call) for name, codes in told.items()},
             known=alone is not None,
         )
 
@@ -127,8 +130,8 @@ def _groups(trace: Trace, column: str, alone: NDArray[np.int64] | None) -> model
     others = None
     if rest.size:
         summed = {key: int(values[rest].sum()) for key, values in sums.items()}
-        others = _row(f"{rest.size:,} others", summed, agent=None, logged=None,
-                      known=alone is not None)  # fmt: skip
+        nobody = dict.fromkeys(told)
+        others = _row(f"{rest.size:,} others", summed, nobody, known=alone is not None)
     return model.Groups(
         total=int(order.size),
         rows=tuple(row(int(at)) for at in order[: model.ROWS]),
@@ -136,19 +139,22 @@ def _groups(trace: Trace, column: str, alone: NDArray[np.int64] | None) -> model
     )
 
 
-def _word(column: tuple[NDArray[np.int32], list[str]], call: int) -> str | None:
+def _word(column: tuple[NDArray[np.int32], list[str]] | None, call: int) -> str | None:
+    if column is None:
+        return None
     codes, words = column
     return words[codes[call]] if codes[call] >= 0 else None
 
 
 def _row(
-    name: str, sums: dict[str, int], *, agent: str | None, logged: str | None, known: bool
+    name: str, sums: dict[str, int], told: dict[str, str | None], *, known: bool
 ) -> model.GroupRow:
     prompt = max(sums["prompt"], 1)
     return model.GroupRow(
         name=name,
-        agent=agent,
-        model=logged,
+        agent=told["agent"],
+        model=told["model"],
+        kind=told["kind"],
         calls=sums["calls"],
         prompt_tokens=sums["prompt"],
         output_tokens=sums["output"],
@@ -190,8 +196,10 @@ def _methods(recover: float) -> tuple[str, ...]:
         f"{format_ratio(recover)} of the hits that its calls can have.",
         "Hit ratio over time: of the calls that start in a bucket, on the GPU's pool and the "
         "judged host tier together.",
-        "Reuse of a session or model: the share of its prompt tokens that an earlier call of the "
-        "trace had processed; lost where the GPU alone hits less.",
+        "Thrashing over time: buckets whose working set is above both capacities and where more "
+        "than twice the compulsory prefill is computed; written tokens go to the host tier.",
+        "Reuse of a session, model or source: the share of its prompt tokens that an earlier call "
+        "of the trace had processed; lost where the GPU alone hits less.",
         "Broken prefixes: calls whose prompt leaves their session's last path early; lost is what "
         "of that path was not reused.",
     )

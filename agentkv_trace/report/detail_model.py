@@ -1,8 +1,8 @@
 """What the page shows beside the advice; the JSON output has exactly these fields.
 
 All lists are bounded, whatever the trace. Times are seconds since the first call, with pauses
-longer than `Timeline.longest_pause_s` cut to it; where the log has no times, `by` is `call` and
-times count calls.
+longer than `Timeline.longest_pause_s` cut to it; where the log has no times, or one for all, `by`
+is `call` and times count calls.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class GpuOverTime:
     """One GPU, alone or with its judged tier, over the buckets of the timeline.
 
     A bucket thrashes where the working set is above both capacities and more than twice the
-    compulsory prefill is computed. `hit_ratio` is None where no call starts.
+    compulsory prefill is computed. `hit_ratio` is None where no call starts. `written_tokens` go to
+    the host tier.
     """
 
     gpu: str
@@ -49,6 +50,7 @@ class GpuOverTime:
     pool_tokens: int
     host_tokens: int
     hit_ratio: tuple[float | None, ...]
+    written_tokens: tuple[int, ...]
     thrashes: tuple[bool, ...]
 
 
@@ -74,14 +76,16 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRow:
-    """The calls of one session or model; `hit_ratio` is that of a cache without limit.
+    """The calls of one session, model or source; `hit_ratio` is that of a cache without limit.
 
-    `gpu_hit_ratio` is that of the first GPU alone that holds the model.
+    `gpu_hit_ratio` is that of the first GPU alone that holds the model. `agent`, `model` and `kind`
+    are those of a session's first call.
     """
 
     name: str
     agent: str | None
     model: str | None
+    kind: str | None
     calls: int
     prompt_tokens: int
     output_tokens: int
@@ -121,5 +125,6 @@ class Detail:
     timeline: Timeline
     sessions: Groups
     models: Groups
+    sources: Groups
     broken: tuple[BrokenPrefix, ...]
     methods: tuple[str, ...]

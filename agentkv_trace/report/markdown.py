@@ -5,18 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentkv_trace.report import explain, rows
+from agentkv_trace.report.rows import Column
 from agentkv_trace.report.sparkline import over_time
 from agentkv_trace.report.units import format_ratio, format_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from agentkv_trace.report.detail_model import Groups
     from agentkv_trace.report.model import Report
-    from agentkv_trace.report.rows import Column
 
 
 _WIDTH = 100
 """Of lines of code in a comment on a pull request."""
+
+_SESSIONS = 10
+"""Sessions in the table; the page and JSON have more."""
+_NAME = 60
+"""Characters of a session's name at most."""
 
 
 def render(report: Report, *, explained: bool = False) -> str:
@@ -37,6 +43,8 @@ def render(report: Report, *, explained: bool = False) -> str:
     drawn = over_time(report, _WIDTH, unicode=True)
     if drawn:
         parts += [f"## {drawn[0]}", "\n".join(["```", *drawn[1:], "```"])]
+    if report.detail and report.detail.sessions.rows:
+        parts += ["## Largest sessions", _table(_sessions(report.detail.sessions))]
     if report.detail and report.detail.broken:
         broken = (
             f"{each.cause}: {format_tokens(each.lost_tokens)} tokens, "
@@ -61,6 +69,28 @@ def render(report: Report, *, explained: bool = False) -> str:
             parts += [f"## {_escape(title)}", _list(steps)]
     parts += ["## Assumptions", _list(report.assumptions)]
     return "\n\n".join(parts) + "\n"
+
+
+def _sessions(groups: Groups) -> list[Column]:
+    """Return the largest sessions, one row each."""
+    found = groups.rows[:_SESSIONS]
+    columns = [
+        Column("Session", tuple(_shown(row.name) for row in found), numeric=False),
+        Column("Calls", tuple(f"{row.calls:,}" for row in found)),
+        Column("Prompt tokens", tuple(format_tokens(row.prompt_tokens) for row in found)),
+        Column("Reuse", tuple(format_ratio(row.hit_ratio) for row in found)),
+        Column("Folds", tuple(f"{row.folds:,}" for row in found)),
+    ]
+    if all(row.gpu_hit_ratio is not None for row in found):
+        alone = tuple(format_ratio(row.gpu_hit_ratio or 0.0) for row in found)
+        columns.insert(4, Column("Hits on the first GPU alone", alone))
+    return columns
+
+
+def _shown(name: str) -> str:
+    """Return a name as code, cut where it is long; what would end or hide it as a mark."""
+    plain = "".join(each if each.isprintable() and each != "`" else "\ufffd" for each in name)
+    return f"`{plain if len(plain) <= _NAME else plain[: _NAME - 3] + '...'}`"
 
 
 def _list(lines: Iterable[str]) -> str:

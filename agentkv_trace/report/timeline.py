@@ -29,6 +29,7 @@ def timeline(
     `runs` are the path engine's; each case comes with a size of its host tier in bytes over all
     ranks. O(calls log calls).
     """
+    timed = timed and _takes_time(trace)
     start, end, longest = _clock(trace, timed=timed)
     last = float(end.max(initial=0.0))
     count = min(BUCKETS, max(len(trace) // CALLS, 1))
@@ -44,6 +45,7 @@ def timeline(
     for case, size in cases:
         use = case.use(size)
         computed = np.bincount(bucket, use.computed, count)
+        written = np.bincount(bucket, use.written, count).astype(np.int64)
         capacity = max(case.pool_tokens, use.host_tokens)
         if not case.backend.inclusive:
             capacity = case.pool_tokens + use.host_tokens
@@ -57,6 +59,7 @@ def timeline(
                     None if not whole else float(1 - part / whole)
                     for part, whole in zip(computed, prompt, strict=True)
                 ),
+                written_tokens=tuple(written.tolist()),
                 thrashes=tuple(
                     bool(set_ is not None and set_ > capacity and part > FACTOR * need)
                     for set_, part, need in zip(working, computed, compulsory, strict=True)
@@ -75,12 +78,18 @@ def timeline(
     )
 
 
+def _takes_time(trace: Trace) -> bool:
+    """Tell whether the calls are not all at one instant."""
+    start, end = trace.array("t_start_us"), trace.array("t_end_us")
+    return bool(start.size and end.max() > start.min())
+
+
 def _clock(trace: Trace, *, timed: bool) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     """Return when calls start and end: seconds with long pauses cut, or their numbers."""
     start = trace.array("t_start_us").astype(np.int64)
     end = trace.array("t_end_us").astype(np.int64)
     number = np.arange(start.size, dtype=np.float64)
-    if not timed or not start.size or int(end.max()) == int(start.min()):
+    if not timed:
         return number, number + 1, 0.0
     # What no call covers and is longer than a pause is cut out of the clock.
     covered = np.maximum.accumulate(end)

@@ -9,6 +9,7 @@ import pytest
 
 from agentkv_trace.profiles.load import find_gpu, find_model
 from agentkv_trace.report import json as json_report
+from agentkv_trace.report import markdown
 from agentkv_trace.report.build import build_report
 from agentkv_trace.report.detail_model import BUCKETS, POINTS, ROWS
 from agentkv_trace.report.model import ReportOptions
@@ -80,6 +81,78 @@ def test_a_log_without_times_counts_calls() -> None:
     trace = trace_of([[1]] * 3, time_source="order_only")
     line = detailed(trace).detail.timeline
     assert (line.by, line.end_s) == ("call", 3)
+
+
+@pytest.mark.parametrize("calls", [1, 12])
+def test_calls_at_one_instant_are_counted_too(calls: int) -> None:
+    trace = trace_of([[1, 2, 3]] * calls, starts=[7] * calls)
+    line = detailed(trace).detail.timeline
+    assert (line.by, line.end_s) == ("call", calls)
+    one = trace_of([[1, 2, 3]], starts=[7], ends=[9])
+    assert detailed(one).detail.timeline.by == "time"
+
+
+def test_a_session_that_overlaps_its_parent_is_live_beside_it() -> None:
+    # The sub-agent's 5 chunks come and go while the parent's first call of 3 runs.
+    trace = trace_of(
+        [[1, 2, 3], [7, 8, 9, 10, 11], [1, 2, 3, 4]],
+        sessions=["parent", "child", "parent"],
+        parents=[None, "parent", None],
+        starts=[0, 10, 100],
+        ends=[50, 20, 110],
+    )
+    line = detailed(trace).detail.timeline
+    assert (line.agents, line.live_tokens) == ((2,), (8 * CHUNK,))
+
+
+def test_written_tokens_over_time_are_those_of_the_judged_tier() -> None:
+    trace = make_agents(8, mean_tokens=2_000, calls_per_task=10, tasks=2, head_tokens=320)
+    result = detailed(trace, "rtx3090", gpu_kv_tokens=8_000, host_bytes=(2 << 30,))
+    alone, judged = result.detail.timeline.gpus
+    assert set(alone.written_tokens) == {0}
+    assert len(judged.written_tokens) > 1
+    assert sum(judged.written_tokens) == result.gpus[0].judged.written_tokens > 0
+
+
+def test_kinds_models_and_sources() -> None:
+    trace = trace_of(
+        [[1, 2], [1, 2, 3], [1, 2, 3, 4]],
+        sessions=["a", "b", "a"],
+        kind=["turn", "fork", "fold"],
+        model=["m", None, "m"],
+        source="codex",
+        agent="x",
+    )
+    detail = detailed(trace).detail
+    # A session is of the kind of its first call.
+    assert [(row.name, row.kind) for row in detail.sessions.rows] == [("a", "turn"), ("b", "fork")]
+    models = [(row.name, row.calls, row.kind, row.agent) for row in detail.models.rows]
+    assert models == [("m", 2, None, None), ("none", 1, None, None)]
+    (source,) = detail.sources.rows
+    assert (source.name, source.calls, source.prompt_tokens) == ("codex", 3, 9 * CHUNK)
+    assert source.hit_ratio == pytest.approx(5 / 9)
+
+
+def test_the_rest_of_the_sessions_is_summed() -> None:
+    sizes = [ROWS + 5 - n for n in range(ROWS + 3)]
+    trace = trace_of(
+        [[1000 * n + at for at in range(size)] for n, size in enumerate(sizes)],
+        sessions=[f"s{n:02}" for n in range(len(sizes))],
+    )
+    sessions = detailed(trace).detail.sessions
+    assert [row.name for row in sessions.rows] == [f"s{n:02}" for n in range(ROWS)]
+    assert (sessions.total, sessions.others.calls) == (ROWS + 3, 3)
+    assert sessions.others.prompt_tokens == (5 + 4 + 3) * CHUNK
+
+
+def test_names_of_sessions_are_no_markup_in_markdown() -> None:
+    name = "<b>`|[a](b)\n\x1b" + "x" * 100
+    text = markdown.render(detailed(trace_of([[1, 2]] * 8, sessions=[name] * 8)))
+    line = next(each for each in text.splitlines() if "[a](b)" in each)
+    assert line.startswith("| `&lt;b&gt;\ufffd\\|[a](b)\ufffd\ufffdxx")
+    assert line.count("`") == 2
+    assert "x...` | 8 | 256 | 87.5% | 87.5% | 0 |" in line
+    assert "x" * 60 not in line
 
 
 def test_thrashing_needs_both_tiers_too_small_and_prefill_twice_what_is_needed() -> None:
