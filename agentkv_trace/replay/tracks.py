@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from agentkv_trace._jit import kernel
-from agentkv_trace.engine.prefix_tree import tree_columns
+from agentkv_trace.engine.prefix_tree import parents, tree_columns
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -43,25 +43,10 @@ def tracks_of(base: ArrayLike, base_chunks: ArrayLike, path_chunks: ArrayLike) -
     Raises InputError where they are no tree.
     """
     base, shared, _, path = tree_columns(base, base_chunks, path_chunks, path_chunks)
-    holder = _holders(base, shared)
+    holder = parents(base, shared)
     # A path that adds nothing ends inside its holder's piece, like a branch of no length.
     order = np.lexsort((shared, holder)).astype(np.int64)
     return Tracks(*_tracks(holder, shared, path, order))
-
-
-@kernel
-def _holders(base, shared):  # type: ignore[no-untyped-def]
-    """Return the row that added the chunk before each row's first new one (-1: none)."""
-    above = np.full(base.size, -1, np.int32)
-    for row in range(base.size):
-        depth = shared[row]
-        if depth == 0:
-            continue
-        holder = base[row]
-        while shared[holder] >= depth:
-            holder = above[holder]
-        above[row] = holder
-    return above
 
 
 @kernel

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentkv_trace.ingest.claude import records
+from agentkv_trace.ingest.walk import walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 _NAME = re.compile(r"\.jsonl(\.zst|\.gz)?$")
 _LINES = 64
@@ -38,20 +38,7 @@ def find(folder: Path) -> list[Path]:
     Told by what is in them, since journals of other kinds stand beside them. Links that lead out
     of the folder are not followed.
     """
-    return sorted(path for path in _walk(folder) if looks_like(path, _head(path)))
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    inside = folder.resolve()
-    for place, folders, names in os.walk(folder):
-        folders.sort()
-        for name in names:
-            path = Path(place, name)
-            if not _NAME.search(name) or not path.is_file():
-                continue
-            if path.is_symlink() and not path.resolve().is_relative_to(inside):
-                continue
-            yield path
+    return sorted(walk(folder, _NAME, looks_like))
 
 
 def looks_like(path: Path, head: bytes) -> bool:  # noqa: ARG001
@@ -67,13 +54,3 @@ def looks_like(path: Path, head: bytes) -> bool:  # noqa: ARG001
         if line.lstrip().startswith(b'{"parentUuid":'):
             return True
     return False
-
-
-def _head(path: Path) -> bytes:
-    from agentkv_trace.ingest.reading import chunks
-    from agentkv_trace.notes import Notes
-
-    try:
-        return next(chunks(path, Notes()), b"")
-    except OSError:
-        return b""

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from agentkv_trace.ingest.gateways.forms import form_of
-from agentkv_trace.ingest.mini_swe.paths import walk
+from agentkv_trace.ingest.walk import walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentkv_trace.ingest.walk import walk
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Mapping
 
 _NAME = re.compile(r"\.(json|traj)(\.zst|\.gz)?$")
 _FORMAT = re.compile(rb'"trajectory_format"\s*:\s*"mini-swe-agent')
@@ -32,30 +33,6 @@ def roots(env: Mapping[str, str]) -> list[Path]:
 def find(folder: Path) -> list[Path]:
     """Return the trajectories under a folder, told by their content, sorted by path."""
     return sorted(walk(folder, _NAME, looks_like))
-
-
-def walk(
-    folder: Path, name: re.Pattern[str], looks_like: Callable[[Path, bytes], bool]
-) -> Iterator[Path]:
-    """Yield the files under a folder with such a name and content; links out are left alone."""
-    from agentkv_trace.ingest.reading import chunks
-    from agentkv_trace.notes import Notes
-
-    inside = folder.resolve()
-    for place, folders, names in os.walk(folder):
-        folders.sort()
-        for each in names:
-            path = Path(place, each)
-            if not name.search(each) or not path.is_file():
-                continue
-            if path.is_symlink() and not path.resolve().is_relative_to(inside):
-                continue
-            try:
-                head = next(chunks(path, Notes()), b"")
-            except OSError:
-                continue
-            if looks_like(path, head):
-                yield path
 
 
 def looks_like(path: Path, head: bytes) -> bool:

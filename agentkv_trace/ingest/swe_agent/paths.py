@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from agentkv_trace.ingest.mini_swe.paths import walk
+from agentkv_trace.ingest.walk import walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
