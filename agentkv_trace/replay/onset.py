@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -107,11 +106,7 @@ class Loads:
         self.notes = self._load.plan.notes
 
     def __getitem__(self, agents: int) -> Load:
-        # Who takes up what does not depend on how many they are.
-        load = copy(self._load)
-        load.timeline = replace(load.timeline, agents=agents)
-        load.plan = replace(load.plan, agents=agents)
-        return load
+        return self._load.with_agents(agents)
 
     def prepare(self, setting: Setting) -> None:
         """Compute what runs of settings like this one share, before threads run them."""
@@ -205,8 +200,7 @@ def best_cap(
 
     def makespan(cap: int) -> float:
         if cap not in found:
-            load = whole if cap == most else Load(trace, replace(timeline, max_agents=cap))
-            found[cap] = load.run(setting).makespan_s
+            found[cap] = whole.with_agents(cap).run(setting).makespan_s
             advance(1)
         return found[cap]
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from agentkv_trace.advise.economics import CostBands, Costs, Machine
+    from agentkv_trace.profiles.connectors import Connector
     from agentkv_trace.profiles.flops import PrefillCost
     from agentkv_trace.profiles.load import Gpu, Model
     from agentkv_trace.tiers.backends import Backend
@@ -215,15 +216,13 @@ def setting_for(
     chunk_bytes = unit * rank_bytes
     if kind.replay == "offload":
         chunk_bytes = -(-chunk_bytes // _ALIGNMENT) * _ALIGNMENT
-    engine = kind.replay not in ("ideal",)
+    engine = kind.replay != "ideal"
     return Setting(
         backend=kind,
         pool_tokens=pool.tokens,
         host_chunks=host_bytes // deployment.ranks // chunk_bytes,
         host_chunk_tokens=unit,
-        speed=_speed(
-            model, gpu, deployment, rank_bytes, costs, bands, moves.overlap, kind, moves.id
-        ),
+        speed=_speed(model, gpu, deployment, rank_bytes, costs, bands, moves, kind),
         replicas=deployment.dp,
         skip_last=engine,
         tails=engine,
@@ -238,11 +237,9 @@ def _speed(
     rank_bytes: int,
     costs: Costs | None,
     bands: CostBands | None,
-    overlap: float,
+    moves: Connector,
     kind: Backend,
-    connector: str,
 ) -> Speed:
-    moves = find_connector(connector)
     one = machine(gpu, replace(deployment, dp=1), rank_bytes, moves)
     known = costs or (bands.mid() if bands else None)
     memory = gpu.memory_gbps * 1e9 * MEMORY_SHARE
@@ -272,7 +269,7 @@ def _speed(
         restore_s=known.restore_s,
         restore_token_s=rank_bytes / (known.h2d_gbps * 1e9),
         in_step=kind.replay in IN_STEP,
-        overlap=overlap,
+        overlap=moves.overlap,
         write_token_s=known.write_exposed * rank_bytes / (known.d2h_gbps * 1e9),
         store_sync_s=known.store_sync_s,
     )

@@ -12,6 +12,8 @@ their growing contexts.
 # ruff: noqa: TID253
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -132,6 +134,16 @@ class Load:
             preemptions=int(sim.numbers[PREEMPTIONS]),
             notes=(*found.notes, *_notes(setting)),
         )
+
+    def with_agents(self, agents: int) -> Load:
+        """Return the same load for another number of agents; both share what was computed.
+
+        Who takes up what does not depend on how many they are.
+        """
+        load = copy(self)
+        load.timeline = replace(load.timeline, agents=agents)
+        load.plan = replace(load.plan, agents=agents)
+        return load
 
     def prepare(self, setting: Setting) -> None:
         """Compute what runs of settings like this one share."""
