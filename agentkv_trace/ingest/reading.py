@@ -107,6 +107,17 @@ def _decompressed(
     notes.skip("compressed file breaks off", str(path))
 
 
+def counter(notes: Notes, on_bytes: Callable[[int], None] | None) -> Callable[[int], None]:
+    """Return a function that counts `bytes` read, and tells `on_bytes` of them."""
+
+    def count(amount: int) -> None:
+        notes.count("bytes", amount)
+        if on_bytes is not None:
+            on_bytes(amount)
+
+    return count
+
+
 def lines(
     path: Path, notes: Notes, on_bytes: Callable[[int], None] | None = None
 ) -> Iterator[tuple[int, bytes]]:
@@ -212,12 +223,7 @@ def objects(
 
     Raises OSError where the file cannot be read.
     """
-
-    def count(amount: int) -> None:
-        notes.count("bytes", amount)
-        if on_bytes is not None:
-            on_bytes(amount)
-
+    count = counter(notes, on_bytes)
     for number, line in lines(path, notes, count):
         notes.count("lines")
         for record in decode(line, notes, path, number, starts):

@@ -99,12 +99,7 @@ def lines(
     Counts `bytes` and `lines`. What cannot be read is skipped and counted. Raises OSError where
     the file cannot be read.
     """
-
-    def count(amount: int) -> None:
-        notes.count("bytes", amount)
-        if on_bytes is not None:
-            on_bytes(amount)
-
+    count = reading.counter(notes, on_bytes)
     for number, data in reading.lines(path, notes, count):
         notes.count("lines")
         found = parsed(data)

@@ -251,12 +251,7 @@ def _payloads(
     on_bytes: Callable[[int], None] | None,
 ) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of the wanted payloads of a file; others are not held."""
-
-    def count(amount: int) -> None:
-        notes.count("bytes", amount)
-        if on_bytes is not None:
-            on_bytes(amount)
-
+    count = reading.counter(notes, on_bytes)
     source = reading.chunks(path, notes, count)
     held = bytearray()
     while _fill(held, source, 10):

@@ -25,7 +25,7 @@ def objects(
     Counts `bytes` and `lines`. Raises OSError where the file cannot be read.
     """
     if is_by_lines(path):
-        for number, line in reading.lines(path, notes, _counter(notes, on_bytes)):
+        for number, line in reading.lines(path, notes, reading.counter(notes, on_bytes)):
             notes.count("lines")
             try:
                 value = msgspec.json.decode(line)
@@ -61,15 +61,6 @@ def is_by_lines(path: Path) -> bool:
         return True
     # A single line that is too long to be held as one is a document.
     return not notes.skipped
-
-
-def _counter(notes: Notes, on_bytes: Callable[[int], None] | None) -> Callable[[int], None]:
-    def count(amount: int) -> None:
-        notes.count("bytes", amount)
-        if on_bytes is not None:
-            on_bytes(amount)
-
-    return count
 
 
 def _objects_in(

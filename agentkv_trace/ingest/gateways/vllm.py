@@ -69,12 +69,7 @@ def read(
     # Servers' logs have one name, and begin at different times.
     start = next(reading.chunks(path, Notes()), b"")
     file = xxhash.xxh3_64_hexdigest(path.name.encode() + start)[:8]
-
-    def count(amount: int) -> None:
-        notes.count("bytes", amount)
-        if on_bytes is not None:
-            on_bytes(amount)
-
+    count = reading.counter(notes, on_bytes)
     for number, line in reading.lines(path, notes, count):
         notes.count("lines")
         at_us = clock.see(line)

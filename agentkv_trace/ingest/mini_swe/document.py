@@ -36,12 +36,7 @@ def load(
     path: Path, notes: Notes, on_bytes: Callable[[int], None] | None = None
 ) -> bytearray | None:
     """Return the content of a file, decompressed; None where it is too large or unreadable."""
-
-    def count(amount: int) -> None:
-        notes.count("bytes", amount)
-        if on_bytes is not None:
-            on_bytes(amount)
-
+    count = reading.counter(notes, on_bytes)
     # One buffer that grows, not parts that are joined: it may be large.
     data = bytearray()
     is_text = True

@@ -35,12 +35,7 @@ def objects(path: Path, notes: Notes, on_bytes: Callable[[int], None] | None = N
     What is damaged is skipped and counted; objects behind one another are all taken. Raises
     OSError where the file cannot be read.
     """
-
-    def count(amount: int) -> None:
-        notes.count("bytes", amount)
-        if on_bytes is not None:
-            on_bytes(amount)
-
+    count = reading.counter(notes, on_bytes)
     parts = reading.chunks(path, notes, count)
     if path.stat().st_size > MAX_FILE:
         parts = shortened(parts)

@@ -47,15 +47,6 @@ class Request:
     """Where the next prompt ends that goes on from this one, if any."""
 
 
-def _counter(notes: Notes, on_bytes: Callable[[int], None] | None) -> Callable[[int], None]:
-    def count(amount: int) -> None:
-        notes.count("bytes", amount)
-        if on_bytes is not None:
-            on_bytes(amount)
-
-    return count
-
-
 def records_in(
     path: Path, notes: Notes, on_bytes: Callable[[int], None] | None = None
 ) -> Iterator[tuple[int, bytes | msgspec.Raw]]:
@@ -63,7 +54,7 @@ def records_in(
 
     Raises OSError where the file cannot be read.
     """
-    count = _counter(notes, on_bytes)
+    count = reading.counter(notes, on_bytes)
     if path.suffix == ".json" and path.stat().st_size <= reading.MAX_LINE:
         data = path.read_bytes()
         try:
