@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,12 +23,11 @@ from claude_logs import (
     used,
     words,
 )
+from odd_values import places, replaced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-Place = tuple[str | int, ...]
 ODD = (
     None, True, -1, 0, 3.5, 2**63, 10**30, 1e300, "", "x", "\ud800", [], {}, [None], ["x"], [[1]],
     {"a": {"b": 1}}, {"type": 5}, [{"type": "text", "text": 5}], [{"type": "tool_use", "id": {}}],
@@ -69,26 +68,6 @@ def voyage() -> Transcript:
     log.user("deck")
     log.response("m4", said("y"))
     return log
-
-
-def places(value: Any, above: Place = ()) -> Iterator[Place]:
-    """Yield where values are inside another one, itself included."""
-    yield above
-    for key, inner in (
-        value.items() if isinstance(value, dict)
-        else enumerate(value) if isinstance(value, list)
-        else ()
-    ):  # fmt: skip
-        yield from places(inner, (*above, key))
-
-
-def replaced(value: Any, place: Place, odd: Any) -> Any:
-    """Return a value with another one at a place inside it."""
-    if not place:
-        return odd
-    copy = value.copy()
-    copy[place[0]] = replaced(value[place[0]], place[1:], odd)
-    return copy
 
 
 @pytest.mark.parametrize("number", range(len(voyage().lines)))

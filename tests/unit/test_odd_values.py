@@ -22,12 +22,11 @@ from gateway_logs import AT, generation, payload, said, span, spans, spend, user
 from gateway_logs import otlp as attributes_of
 from mini_logs import answer, completion, mini, observed, system
 from mini_logs import user as asked
+from odd_values import places, replaced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-Place = tuple[str | int, ...]
 ODD = (
     None, True, -1, 3.5, 2**63, 10**30, 1e300, "", "x", "\ud800", [], {}, [None], [[[[]]]],
     {"role": 5}, {"a": {"b": [None]}}, [1, "a"], '{"a":1}', "[1]", "data:image/png;base64,!!",
@@ -135,26 +134,6 @@ LOGS: dict[str, tuple[Any, str, Any]] = {
     "OpenTelemetry": (gateways, ".json", SPANS),
     "a proxy": (gateways, ".json", PAIR),
 }
-
-
-def places(value: Any, above: Place = ()) -> Iterator[Place]:
-    """Yield where values are inside another one, itself included."""
-    yield above
-    for key, inner in (
-        value.items() if isinstance(value, dict)
-        else enumerate(value) if isinstance(value, list)
-        else ()
-    ):  # fmt: skip
-        yield from places(inner, (*above, key))
-
-
-def replaced(value: Any, place: Place, odd: Any) -> Any:
-    """Return a value with another one at a place inside it."""
-    if not place:
-        return odd
-    copy = value.copy()
-    copy[place[0]] = replaced(value[place[0]], place[1:], odd)
-    return copy
 
 
 def traced(source: Any, files: list[Path], notes: Notes) -> int:

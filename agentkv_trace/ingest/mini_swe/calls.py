@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import xxhash
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from agentkv_trace.notes import Notes
 
 SOURCE = "mini-swe"
+_Run = TypeVar("_Run")
 INPUT_LAG_US, ANSWER_LAG_US = 10_000, 15_000
 """From a tool's end to the request, and from the response to its stamp, at the median."""
 _SECOND_US = 1_000_000
@@ -67,14 +68,30 @@ def read(
     A file that is cut off gives the calls whose messages are whole; one that cannot be read is
     skipped and counted. Raises InputError in strict mode.
     """
-    paths = list(dict.fromkeys(files))
-    names = Counter(name_of(path) for path in paths)
     prompts = Prompts()
+    for path, name, found in runs(files, _trajectory, notes, on_bytes):
+        any_call = False
+        for call in _calls(found, name, prompts, notes, path):
+            any_call = True
+            notes.count("calls")
+            yield call
+        notes.count("sessions", any_call)
+
+
+def runs(
+    files: Sequence[Path],
+    parse: Callable[[bytearray, Path, Notes], _Run | None],
+    notes: Notes,
+    on_bytes: Callable[[int], None] | None,
+) -> Iterator[tuple[Path, str, _Run]]:
+    """Yield each file that `parse` makes something of, with the name of its run; copies once."""
+    paths = list(dict.fromkeys(files))
+    names = Counter(map(name_of, paths))
     seen: set[str] = set()
     for path in paths:
         notes.count("files")
         data = document.load(path, notes, on_bytes)
-        found = None if data is None else _trajectory(data, path, notes)
+        found = None if data is None else parse(data, path, notes)
         if found is None or data is None:
             continue
         name = name_of(path)
@@ -85,12 +102,7 @@ def read(
                 notes.count("copies")
                 continue
             seen.add(name)
-        any_call = False
-        for call in _calls(found, name, prompts, notes, path):
-            any_call = True
-            notes.count("calls")
-            yield call
-        notes.count("sessions", any_call)
+        yield path, name, found
 
 
 def parts(files: Sequence[Path]) -> list[list[Path]]:

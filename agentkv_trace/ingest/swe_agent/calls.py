@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,8 +9,8 @@ import xxhash
 
 from agentkv_trace.ingest.codex.records import Record, table, text
 from agentkv_trace.ingest.mini_swe import document
-from agentkv_trace.ingest.mini_swe.calls import name_of
 from agentkv_trace.ingest.mini_swe.calls import parts as parts
+from agentkv_trace.ingest.mini_swe.calls import runs
 from agentkv_trace.ingest.requests.messages import message_of
 from agentkv_trace.ingest.requests.prompts import Place, Prompts, added
 from agentkv_trace.ingest.requests.sessions import path_of
@@ -43,23 +42,8 @@ def read(
     A file that is cut off gives the calls whose steps are whole; one that cannot be read is
     skipped and counted. Raises InputError in strict mode.
     """
-    paths = list(dict.fromkeys(files))
-    names = Counter(map(name_of, paths))
     reader = _Reader(notes)
-    seen: set[str] = set()
-    for path in paths:
-        notes.count("files")
-        data = document.load(path, notes, on_bytes)
-        run = None if data is None else run_of(data, path, notes)
-        if run is None or data is None:
-            continue
-        name = name_of(path)
-        if names[name] > 1:
-            name = f"{name}-{xxhash.xxh3_64_hexdigest(data)[:8]}"
-            if name in seen:
-                notes.count("copies")
-                continue
-            seen.add(name)
+    for path, name, run in runs(files, run_of, notes, on_bytes):
         yield from reader.run(run, name, path)
 
 
