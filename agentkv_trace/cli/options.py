@@ -42,6 +42,37 @@ ModelFilterOption = Annotated[
     typer.Option("--logged-model", help="Only calls of this model in the logs, likewise."),
 ]
 
+# The deployment, for report and replay.
+ProfileOption = Annotated[
+    str,
+    typer.Option(
+        "--model", "-m", help="Model profile (a unique prefix is enough) or a config.json."
+    ),
+]
+TpOption = Annotated[int, typer.Option(help="Tensor-parallel ranks.")]
+PpOption = Annotated[int, typer.Option(help="Pipeline stages.")]
+WeightDtypeOption = Annotated[
+    str, typer.Option(help="Type of the weights: bf16, fp8, int4 or fp4.")
+]
+MemoryShareOption = Annotated[
+    float, typer.Option(help="Share of GPU memory that the engine takes.")
+]
+KvTokensOption = Annotated[
+    int | None, typer.Option(help="KV pool in tokens as the engine logged it.")
+]
+ConnectorOption = Annotated[
+    str | None,
+    typer.Option(help="Generation of the connector, whose waits count; see `profiles`."),
+]
+GpusPerLinkOption = Annotated[int, typer.Option(help="GPUs that share one host link.")]
+BackendOption = Annotated[
+    str,
+    typer.Option(
+        help="ideal, vllm, vllm-simple, vllm-lazy, lmcache, lmcache-server, sglang, "
+        "sglang-selective or sglang-write-back."
+    ),
+]
+
 
 class Format(StrEnum):
     """Forms of a result."""

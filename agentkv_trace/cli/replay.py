@@ -9,15 +9,24 @@ import typer
 
 from agentkv_trace.cli.options import (
     AgentOption,
+    BackendOption,
+    ConnectorOption,
     ForceOption,
+    GpusPerLinkOption,
     KvBytesOption,
+    KvTokensOption,
+    MemoryShareOption,
     ModelFilterOption,
     OutputOption,
+    PpOption,
+    ProfileOption,
     QuietOption,
     SessionOption,
     SinceOption,
+    TpOption,
     TraceArgument,
     UntilOption,
+    WeightDtypeOption,
 )
 
 
@@ -65,12 +74,7 @@ class ReplayFormat(StrEnum):
 
 def replay(
     trace: TraceArgument,
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model", "-m", help="Model profile (a unique prefix is enough) or a config.json."
-        ),
-    ],
+    model: ProfileOption,
     gpu: Annotated[
         list[str] | None,
         typer.Option("--gpu", "-g", help="GPU profile, may be repeated; none: H100 SXM."),
@@ -117,17 +121,8 @@ def replay(
         float, typer.Option(help="Median tool time in seconds, where a log has no times.")
     ] = 4.0,
     seed: Annotated[int, typer.Option(help="Seed of all that is drawn.")] = 0,
-    backend: Annotated[
-        str,
-        typer.Option(
-            help="ideal, vllm, vllm-simple, vllm-lazy, lmcache, lmcache-server, sglang, "
-            "sglang-selective or sglang-write-back."
-        ),
-    ] = "vllm",
-    connector: Annotated[
-        str | None,
-        typer.Option(help="Generation of the connector, whose waits count; see `profiles`."),
-    ] = None,
+    backend: BackendOption = "vllm",
+    connector: ConnectorOption = None,
     host_chunk_tokens: Annotated[
         int | None, typer.Option(help="Chunk of LMCache's tier; none: 256.")
     ] = None,
@@ -143,24 +138,18 @@ def replay(
     max_num_batched_tokens: Annotated[
         int, typer.Option(help="Prompt tokens in one step of the engine.")
     ] = 8192,
-    tp: Annotated[int, typer.Option(help="Tensor-parallel ranks.")] = 1,
-    pp: Annotated[int, typer.Option(help="Pipeline stages.")] = 1,
+    tp: TpOption = 1,
+    pp: PpOption = 1,
     dp: Annotated[int, typer.Option(help="Replicas, each with its own tiers.")] = 1,
     routing: Annotated[Routing, typer.Option(help="How calls choose a replica.")] = Routing.sticky,
     kv_dtype: Annotated[
         str, typer.Option(help="Type of the KV cache: bf16, fp8, int4 or int2.")
     ] = "bf16",
-    weight_dtype: Annotated[
-        str, typer.Option(help="Type of the weights: bf16, fp8, int4 or fp4.")
-    ] = "bf16",
-    gpu_memory_utilization: Annotated[
-        float, typer.Option(help="Share of GPU memory that the engine takes.")
-    ] = 0.9,
-    gpu_kv_tokens: Annotated[
-        int | None, typer.Option(help="KV pool in tokens as the engine logged it.")
-    ] = None,
+    weight_dtype: WeightDtypeOption = "bf16",
+    gpu_memory_utilization: MemoryShareOption = 0.9,
+    gpu_kv_tokens: KvTokensOption = None,
     kv_bytes_per_token: KvBytesOption = None,
-    gpus_per_link: Annotated[int, typer.Option(help="GPUs that share one host link.")] = 1,
+    gpus_per_link: GpusPerLinkOption = 1,
     since: SinceOption = None,
     until: UntilOption = None,
     session: SessionOption = None,

@@ -9,15 +9,24 @@ import typer
 
 from agentkv_trace.cli.options import (
     AgentOption,
+    BackendOption,
+    ConnectorOption,
     ForceOption,
+    GpusPerLinkOption,
     KvBytesOption,
+    KvTokensOption,
+    MemoryShareOption,
     ModelFilterOption,
     OutputOption,
+    PpOption,
+    ProfileOption,
     QuietOption,
     SessionOption,
     SinceOption,
+    TpOption,
     TraceArgument,
     UntilOption,
+    WeightDtypeOption,
 )
 
 
@@ -33,55 +42,35 @@ class ReportFormat(StrEnum):
 
 def report(
     trace: TraceArgument,
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model", "-m", help="Model profile (a unique prefix is enough) or a config.json."
-        ),
-    ],
+    model: ProfileOption,
     gpu: Annotated[
         list[str] | None,
         typer.Option("--gpu", "-g", help="GPU profile, may be repeated; none: five common ones."),
     ] = None,
-    backend: Annotated[
-        str,
-        typer.Option(
-            help="ideal, vllm, vllm-simple, vllm-lazy, lmcache, lmcache-server, sglang, "
-            "sglang-selective or sglang-write-back."
-        ),
-    ] = "ideal",
+    backend: BackendOption = "ideal",
     host_size: Annotated[
         str | None,
         typer.Option(
             help="Host memory to judge: 64GiB over all ranks or 8GiB/rank; several by comma."
         ),
     ] = None,
-    tp: Annotated[int, typer.Option(help="Tensor-parallel ranks.")] = 1,
-    pp: Annotated[int, typer.Option(help="Pipeline stages.")] = 1,
+    tp: TpOption = 1,
+    pp: PpOption = 1,
     dp: Annotated[int, typer.Option(help="Replicas.")] = 1,
     agents: Annotated[
         int | None,
         typer.Option(help="Replay the sessions as so many agents; none: calls as in the trace."),
     ] = None,
     kv_dtype: Annotated[str, typer.Option(help="Type of the KV cache: bf16 or fp8.")] = "bf16",
-    weight_dtype: Annotated[
-        str, typer.Option(help="Type of the weights: bf16, fp8, int4 or fp4.")
-    ] = "bf16",
-    gpu_memory_utilization: Annotated[
-        float, typer.Option(help="Share of GPU memory that the engine takes.")
-    ] = 0.9,
-    gpu_kv_tokens: Annotated[
-        int | None, typer.Option(help="KV pool in tokens as the engine logged it.")
-    ] = None,
+    weight_dtype: WeightDtypeOption = "bf16",
+    gpu_memory_utilization: MemoryShareOption = 0.9,
+    gpu_kv_tokens: KvTokensOption = None,
     kv_bytes_per_token: KvBytesOption = None,
     recover: Annotated[
         float, typer.Option(help="Share of what an unlimited host tier would add to recover.")
     ] = 0.95,
-    connector: Annotated[
-        str | None,
-        typer.Option(help="Generation of the connector, whose waits count; see `profiles`."),
-    ] = None,
-    gpus_per_link: Annotated[int, typer.Option(help="GPUs that share one host link.")] = 1,
+    connector: ConnectorOption = None,
+    gpus_per_link: GpusPerLinkOption = 1,
     prefill_tokens_per_s: Annotated[
         float | None, typer.Option(help="Prefill rate you measured, whole deployment, no hits.")
     ] = None,
